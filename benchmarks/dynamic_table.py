@@ -70,8 +70,8 @@ class Subject:
             rows: number of rows.
             idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
                 rows are spread evenly over this range.
-            spare: number of free rows that were used before, as after an eviction. New keys reuse
-                the spare rows, so that no measured step waits for fresh memory of the system.
+            spare: number of rows that were in use and are now free, as after an eviction. New keys
+                reuse the spare rows, so that no measured step waits for fresh memory of the system.
             seed: seed of counts and ages.
         """
         rng = np.random.default_rng(seed)
@@ -115,10 +115,10 @@ class Subject:
 class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    With 'returning', half of the new positions of a batch have keys that never occurred before, and
-    the other half have the new keys of the previous batch. Even with an admission threshold of 2, a
-    step inserts as many keys as without admission. The step also counts an equal number of keys
-    that are not admitted yet. With 'once', each new key occurs only once in the stream.
+    With 'returning', half of the new positions in a batch have keys that never occurred before. The
+    other half have the keys that were new in the previous batch. Even with an admission threshold
+    of 2, a step inserts as many keys as without admission. The step also counts an equal number of
+    keys that are not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.
@@ -126,7 +126,7 @@ class Stream:
         zipf: exponent of the known ids.
         share: of new positions.
         kind: 'returning' or 'once'.
-        first: the number of the first new key.
+        first: index of the first new key.
         seed: of the draws.
     """
 
@@ -157,7 +157,7 @@ class Stream:
 
     @property
     def used(self) -> int:
-        """Number of the next new key."""
+        """Index of the next new key."""
         return self._next
 
     def batch(self) -> np.ndarray:

@@ -95,8 +95,8 @@ def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], option
         found["share_of_peak_in_layers"] = work / peak / layers
         found["share_of_peak_in_step"] = work / peak * 1e3 / found["step_ms"]
     if options.bus_gbs and found["device"] != HOST:
-        # The two directions run in turn, because rows must arrive before the rows' gradients
-        # return.
+        # The two directions run one after the other, because a row must arrive before its gradient
+        # can return.
         moved = sum(copied.values()) / options.bus_gbs / 1e9
         found["bus_ms"] = moved * 1e3
         found["share_of_layers_for_bus"] = moved / layers

@@ -177,7 +177,7 @@ class Subject:
 
 
 class Batches:
-    """Batches of newly drawn ids, made before the measurement."""
+    """Batches of newly drawn ids. They are drawn before the measurement begins."""
 
     def __init__(self, options: argparse.Namespace, exponent: float) -> None:
         self._rng = np.random.default_rng(options.seed)
@@ -388,7 +388,7 @@ def show(name: str, figures: dict[str, Any]) -> None:
 
 
 def say(text: str, indent: int = 0, after_empty_line: bool = False) -> None:
-    """Print a paragraph; further lines are indented by four more columns."""
+    """Print a paragraph; lines after the first are indented by four columns more than the first."""
     if after_empty_line:
         print()
     print(

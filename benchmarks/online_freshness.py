@@ -7,10 +7,10 @@ All parts of examples/online_learning run on this machine: Kafka, a producer of 
 stream, the feature worker, the trainer (one delta per second) and a `Predictor` in this process.
 With `--serving-workers`, a server with this number of processes replaces the `Predictor`. Each HTTP
 request uses a new connection, so that any process may answer. At random times, one event with new
-keys is sent to the producer's topic. The script asks the predictor for the event's keys until the
-answer differs from the answer for keys that never occur. The freshness is the time from just before
-the event is sent until the answer differs. The time includes the waits for Kafka, for the batches
-of the worker and the trainer, for the next delta, and for the predictor to load the delta.
+keys is sent to the producer's topic. The script requests predictions for the event's keys until the
+answer differs from the answer for unknown keys. The freshness is the time from just before the
+event is sent until the answer differs. The time includes four waits: for Kafka, for full batches in
+the worker and the trainer, for the next delta, and until the predictor has loaded the delta.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Probe:
 
 
 class Prober:
-    """Sender of events with new keys; waits until the predictor's answers reflect the events.
+    """Sender of events with new keys. It waits until the predictor's answers reflect the events.
 
     Args:
         events: stream events to which the probes are added.

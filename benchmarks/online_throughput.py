@@ -3,9 +3,9 @@
 
     PYTHONPATH=. python benchmarks/online_throughput.py --json output/online_throughput.json
 
-The same network trains on the same rows (26 keys, 13 numbers, a label): in turn from a list of
-batches by `RecModel.train`, and from a topic by `RecModel.online_train`. The broker runs on this
-machine too.
+The same network trains on the same rows (26 keys, 13 numbers, a label) in two ways, in turn:
+`RecModel.train` on a list of batches, and `RecModel.online_train` on a topic. The broker runs on
+this machine too.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def beside_shared(
 
     Args:
         tables: private tables; `tables[True]` has hashed ids, and `tables[False]` has static ids.
-        bits: bits per number of a row.
+        bits: bits per element of a row.
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.
 

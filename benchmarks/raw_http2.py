@@ -70,7 +70,7 @@ class Call:
     """A call.
 
     Attributes:
-        sent: number of the call's data bytes that were sent.
+        sent: count of the call's data bytes sent so far.
         ended: True if the server has ended the call.
         status: gRPC status; None if it has not arrived, or was sent as an index into a table.
         data: that came.

@@ -3,12 +3,13 @@
 
     PYTHONPATH=. python benchmarks/serving_clients.py --protocol json,grpc --candidates 1,32
 
-For each protocol and number of candidates, the benchmark measures the latency of one client that
-sends its next request after each answer. Then, in an open loop, the benchmark finds the highest
-rate at which 99 % of the answers arrive within --limit-ms after the request's due time. Clients run
-in a separate process. To use little CPU, HTTP clients write prepared bytes to sockets, and read
-only an answer's status and length. The gRPC client is grpcio with messages of `tritonclient[http]`,
-and needs about as much CPU as the server.
+For each protocol and number of candidates, the benchmark measures the latency of one client, which
+waits for each answer before it sends its next request. Then, in an open loop, the benchmark finds
+the highest request rate at which 99 % of the answers are in time. An answer is in time if it
+arrives at most --limit-ms after the request was due. Clients run in a separate process. To use
+little CPU, HTTP clients write prepared bytes to sockets, and read only an answer's status and
+length. The gRPC client is grpcio with messages of `tritonclient[http]`, and needs about as much CPU
+as the server.
 
 With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton gets the same
 requests, in turn with our server.
@@ -51,7 +52,7 @@ class Caller(Protocol):
 
 
 def tensors(options: Any, rows: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and numbers of a request."""
+    """Return the ids and the numeric features of a request."""
     rng = np.random.default_rng(options.seed + number)
     law = bench_common.Zipf(options.keys, 1.05, rng)
     ids = bench_common.spread_keys(law.draw((rows, FIELDS)))

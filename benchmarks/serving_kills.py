@@ -8,10 +8,10 @@ clients send requests at a fixed rate. Every --every seconds one process is kill
 writer or the training, in turn. The script restarts the training at once, and the server restarts
 its own processes.
 
-If a kill ends a request's connection, the client sends the request once more, on a new connection.
-Clients and load balancers also do so with read-only requests. A request that is sent again counts
-as `dropped`. A request has failed if the answer is an error or does not arrive within
---limit-seconds, or if the request was dropped twice.
+If a kill ends a request's connection, the client repeats the request on a new connection. Clients
+and load balancers also do so with read-only requests. A request that is sent again counts as
+`dropped`. A request has failed if the answer is an error or does not arrive within --limit-seconds,
+or if the request was dropped twice.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def train_steps(
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
-        steps: an iterable of any items; the next item is requested before each step.
+        steps: an iterable of any items; before each step, its next item is requested.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.
     """

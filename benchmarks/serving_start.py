@@ -6,9 +6,9 @@
 A training writes one full checkpoint, with the optimizer's states. Each round drops the files from
 the page cache and reads them from one end to the other. The round then drops the files again,
 starts a server from the disk, and starts the server again with the files in memory. Last, the round
-starts a server of 1,000 rows, which shows the time for the processes alone. For `by_reading`, the
-script subtracts the time to start the small server from the time to start from the disk, and
-divides the difference by the reading time. A value of 1 means that the start is as fast as the
+starts a server of 1,000 rows, which shows the time for the processes alone. `by_reading` is a
+quotient. Its numerator is the time to start from the disk, minus the time to start the small
+server. Its denominator is the reading time. A value of 1 means that the start is as fast as the
 disk.
 """
 

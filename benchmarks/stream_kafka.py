@@ -3,10 +3,10 @@
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
-The benchmark reads rows as a trainer does (26 int64 keys, 13 float32, a label) in messages of 1000
-rows, and lines in Criteo's format, one per message. The script starts the broker of
-examples/online_learning/kafka, unless `--brokers` names one. CPU time is the time of this process,
-without the broker.
+Like a trainer, the benchmark reads messages of two kinds. The first kind has 1000 rows per message;
+a row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line in Criteo's
+format per message. The script starts the broker of examples/online_learning/kafka, unless
+`--brokers` names one. CPU time is the time of this process, without the broker.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Return the number of a process's threads by name, without a number at the name's end."""
+    """Count a process's threads by name, ignoring a number at the end of a name."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:

@@ -39,7 +39,7 @@ class Case:
         precision: of the products.
         both: the program on the reference device and on the tested device.
         exact: True if inputs are multiples of 1/4.
-        batches: numbers of rows to test.
+        batches: the batch sizes to test, in rows.
     """
 
     def __init__(

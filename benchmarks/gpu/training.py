@@ -37,7 +37,7 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
     counted.
 
     Args:
-        row_bytes: bytes per number of a row.
+        row_bytes: bytes per element of a row.
     """
     rows = batch * shape.fields * DIM * row_bytes
     weights = 4 * parameters(products(shape))

@@ -3,9 +3,9 @@
 
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
-because frameworks print there. The worker writes one line per answer: first its description as
-JSON; then for each number k that it reads, the seconds of a step on batch k. The worker uses only
-NumPy and its framework.
+because frameworks print there. The worker writes one line per answer. The first line is its
+description as JSON. Then, for each number k that the worker reads, it writes the seconds of a step
+on batch k. The worker uses only NumPy and its framework.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def rebatch(
     Args:
         blocks: Batches with the same columns; empty batches are allowed.
         batch_size: Rows per batch, at least 1.
-        drop_remainder: Leave out a last batch with fewer rows (default False).
+        drop_remainder: Leave out the last batch if it has fewer rows than a full batch (default
+            False).
 
     Yields:
         Batches of ``batch_size`` rows. An array may be a view of a row range of a block, but no

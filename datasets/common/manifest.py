@@ -40,8 +40,8 @@ class DataFile:
         name: in the directory.
         bytes: its size.
         sha256: digest in hexadecimal.
-        rows: number of rows in the file; 0 for a file that belongs to a data file, such as
-            MindRecord's index.
+        rows: number of rows in the file. The rows of an auxiliary file, such as MindRecord's index,
+            are 0.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Manifest:
     Args:
         format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is not converted yet.
         rows: Number of rows.
-        block_rows: Rows of every block (record or row group); only a data file's last block may
-            have fewer.
+        block_rows: Rows per block (a record or row group). Only the last block of a data file may
+            have fewer rows.
         columns: The columns.
         files: The data files in the order of their rows, each followed by the files that belong to
             it.

@@ -39,7 +39,7 @@ class PartRows(NamedTuple):
     """The rows of one part.
 
     Args:
-        number: number of the part in its source, from 0.
+        number: index of the part in its source, from 0.
         blocks: batches of any sizes; all batches may be empty.
         report: function that returns counts of the part, as JSON values. The function is called
             after the last block.
@@ -189,7 +189,7 @@ class _Converting(Work):
         _write_text(self._end, str(count))
 
     def _done(self) -> set[int]:
-        """Return the numbers of the parts whose files all exist."""
+        """Return the indexes of the parts whose files all exist."""
         data = self.conversion.place / "data"
         numbers = set()
         for path in self.sidecars():

@@ -140,7 +140,7 @@ class BatchStream:
         many rows per step as a single worker. `RecModel` calls this method on each worker.
 
         Args:
-            worker: Number of the worker, from 0.
+            worker: Index of the worker, from 0.
             workers: Number of workers.
 
         Returns:
@@ -190,8 +190,8 @@ def batches(
             k).
         columns: Names of the columns in the requested order; default ``ids``, ``dense``, ``label``,
             if the data set has them.
-        drop_remainder: Leave out an epoch's last batch if it has fewer rows (default False). A
-            batch never has rows of two epochs.
+        drop_remainder: Leave out an epoch's last batch if it has fewer rows than a full batch
+            (default False). A batch never has rows of two epochs.
         repeat: Number of epochs per iteration; None repeats for ever (default 1).
         shuffle_blocks: Number of blocks whose rows are permuted together in memory (default 16:
             65,536 rows with blocks of 4,096).

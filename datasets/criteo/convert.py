@@ -51,7 +51,7 @@ def convert(
             be plain or gzip.
         output: Directory to make; it appears when it is complete.
         format: ``mindrecord`` (default) or ``parquet``.
-        batch_size: Rows per block (default 4096); a part's last block may have fewer.
+        batch_size: Rows per block (default 4096); the last block of a part may have fewer rows.
         strict: Refuse a bad row instead of skipping it (default False).
         counts_as_categories: As for `CriteoReader`.
         overwrite: Replace ``output`` if it exists (default False).

@@ -19,7 +19,7 @@ class Piece(NamedTuple):
     """Whole lines.
 
     Args:
-        first_line: Number of the piece's first line in the file, from 1.
+        first_line: Line number of the piece's first line in the file, from 1.
         lines: Number of lines.
         text: The bytes of the piece; every line ends with a line feed.
         crlf: Number of lines that ended with CR LF in the file; in `text`, these lines end with LF.
@@ -54,7 +54,7 @@ def pieces(
             each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. A line feed is added to a last line that has no line feed, so a carriage
+        Pieces, in order. If the last line has no line feed, a line feed is added. So a carriage
         return at the end of the file counts as CR LF. A byte order mark at the start of the file is
         left out.
 

@@ -69,8 +69,8 @@ class ReadReport:
 
         Args:
             columns: the parsed columns of the piece.
-            first_line: number of the piece's first line.
-            crlf: number of the piece's lines that ended with CR LF.
+            first_line: line number of the piece's first line.
+            crlf: count of the piece's lines that ended with CR LF.
             strict: raise for a bad row.
 
         Raises:
@@ -109,7 +109,7 @@ class CriteoReader:
 
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
-        batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer.
+        batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer rows.
         strict: Raise an error at the first bad row, or for an empty file; False counts bad rows
             (default False).
         counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13

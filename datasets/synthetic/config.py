@@ -113,12 +113,11 @@ def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
     Only fields with a few to a few thousand values interact, so that a million rows are enough to
-    learn the interactions. Fields with more values have a weaker main effect, and a long tail of
-    values that occur once or never.
+    learn the interactions. The more values a field has, the weaker is its main effect, and the
+    longer is its tail of values that occur once or never.
 
     Args:
-        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to
-            this cardinality (default 1,000,000).
+        max_cardinality: Upper limit of a field's cardinality, at least 1 (default 1,000,000).
 
     Returns:
         The configuration; its Bayes AUC is about 0.80.

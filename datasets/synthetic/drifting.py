@@ -173,7 +173,7 @@ def drifting(
     Args:
         rows: number of rows, at least 0.
         seed: seed of the truth and the rows.
-        start: number of the first row, at least 0 (default 0).
+        start: index of the first row, at least 0 (default 0).
         block_rows: rows per block, at least 1 (default 1024); does not change any row.
         config: configuration of the stream; default `DriftingConfig()`.
 

@@ -26,7 +26,7 @@ MESSAGE_ROWS = 2000
 
 
 def next_row(brokers: str, events: EventSet) -> int:
-    """Return the number of the first event that is not in the topic."""
+    """Return the index of the first event that is not in the topic."""
     client = KafkaClient(brokers, EVENTS)
     try:
         first, last = client.bounds([0])[0]
@@ -46,7 +46,7 @@ class Clock:
 
     Args:
         events: the events to replay.
-        start: number of the first event.
+        start: index of the first event.
         rate: events per second, or None to use `speed`.
         speed: factor by which the replay is faster than real time.
     """
@@ -57,7 +57,7 @@ class Clock:
         self._times = None if rate is not None else events.seconds(start, events.count or 0)
 
     def due(self) -> int:
-        """Return the number of the first event that is not due yet."""
+        """Return the index of the first event that is not due yet."""
         passed = time.monotonic() - self._began
         if self._rate is not None:
             return self._start + int(passed * self._rate)

@@ -143,8 +143,8 @@ def check_channel(brokers: str, workers: int) -> None:
 
     Raises:
         RuntimeError: the channel belongs to a run with another number of workers. The earlier run
-            cannot continue with this number of workers, because its batches depended on time, and
-            its stream positions are valid only for its own partitions.
+            cannot continue with this number of workers. The run's batches depended on time, and its
+            stream positions are valid only for its own partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

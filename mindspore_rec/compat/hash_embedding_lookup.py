@@ -49,8 +49,8 @@ class HashEmbeddingLookup(TableLookup):
         max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
             limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
-        evict_filter_value: number of training steps without an occurrence after which a row is
-            evicted. Default: never.
+        evict_filter_value: a row is evicted if its id has not occurred for this many training
+            steps. Default: never.
         vocab_cache_size: must be 0; for rows on the device, set `device_rows` of `cache`.
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.

@@ -65,8 +65,8 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         permit_filter_value: number of occurrences in training after which a key gets a row. Before
             the key has a row, a lookup of the key returns `unknown_value`, and the key is not
             trained. Default: 1.
-        evict_filter_value: number of training steps without an occurrence after which a row is
-            evicted. Default: never.
+        evict_filter_value: a row is evicted if its key has not occurred for this many training
+            steps. Default: never.
         seed: seed of the initial values. Default: 0.
         admission: as for `TableConfig`, in place of `permit_filter_value`. Default: by
             `permit_filter_value`.

@@ -25,7 +25,7 @@ class Session:
         use_dynamic_expansion: always True.
         num_threads: number of threads of the tables' operators.
         seed: seed of the tables that `create_table` makes without `seed=`.
-        rank: number of this worker, 0 to `size` - 1; 0 without a launcher.
+        rank: index of this worker, 0 to `size` - 1; 0 without a launcher.
         size: number of workers; 1 without a launcher.
         host: host name of this worker.
     """

@@ -59,7 +59,7 @@ class KeyIndex:
         self.size = 0
 
     def codes(self, keys: np.ndarray) -> np.ndarray:
-        """Return the number of each key, int32; new keys get the next numbers."""
+        """Return the index of each key, int32; new keys get the next indexes."""
         codes = self._find(keys)
         unknown = codes < 0
         if unknown.any():

@@ -14,7 +14,8 @@ class Outcome:
 
     Args:
         admission: number of occurrences that admits a key.
-        idle: steps or seconds without an occurrence after which a row is evicted; None: never.
+        idle: a row is evicted if its key has not occurred for this many steps or seconds. None:
+            never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: greatest number of rows after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.

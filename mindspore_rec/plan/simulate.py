@@ -31,11 +31,12 @@ class Choices:
     eviction by age.
 
     Args:
-        admission: numbers of occurrences that admit a key, each in [1, 2^30 - 1].
+        admission: admission thresholds (occurrences until a key is admitted), each in [1, 2^30 -
+            1].
         idle_steps: idle limits in training steps, each at least 1.
         idle_seconds: idle limits in seconds of event time, each in [1, 2^32).
-        capacity: numbers of rows (int, at least 1) or shares of the log's distinct keys (float in
-            (0, 1]).
+        capacity: table capacities, each in rows (int, at least 1) or as a share of the log's
+            distinct keys (float in (0, 1]).
         order: orders in which a table beyond its capacity evicts rows: 'lru', 'lfu'.
         capacity_admission: admission thresholds to simulate with the capacities.
 

@@ -60,7 +60,7 @@ def count_loads(
 
     Args:
         log: the keys of one table, in the order of training.
-        workers: the numbers of workers for which loads are counted, each at least 1.
+        workers: job sizes (numbers of workers) for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
         progress: function that is called with the number of bytes read since the previous call.
 

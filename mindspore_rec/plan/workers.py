@@ -142,7 +142,7 @@ def plan_workers(
 
     Args:
         tables: the tables by name; all logs have the same samples.
-        workers: numbers of workers to try.
+        workers: job sizes (numbers of workers) to try.
         batch_size: samples of one worker's batch; in a step, N workers train on N times as many
             samples.
         machine: speeds of a worker. Default: `Machine()`.

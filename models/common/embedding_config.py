@@ -45,7 +45,7 @@ class EmbeddingConfig:
             fields must not collide. Keys from `mindspore_rec.category_keys` do not collide, since
             each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
-            The number of an id's row is the remainder of the id's low 31 bits divided by `buckets`.
+            The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.
         vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
             other ids become 0. With numbered ids, a static table has one row per number and no
@@ -55,11 +55,11 @@ class EmbeddingConfig:
             is an ordinary Parameter on the device, with a dense gradient. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
-        admission_threshold: number of the occurrence in training at which an id gets a row, at
-            least 1; sets the table's `admission`. Occurrences in all epochs are counted, unless
+        admission_threshold: an id gets a row at this many occurrences in training, at least 1. Sets
+            the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: steps without an occurrence after which a row is evicted; sets the table's
-            `eviction`. Not for 'static'. Default: None, never.
+        max_idle_steps: a row is evicted if its key has not occurred for this many steps. Sets the
+            table's `eviction`. Not for 'static'. Default: None, never.
         max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
             recently used rows are evicted. Not for 'static'. Default: None, no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
@@ -125,7 +125,7 @@ class EmbeddingConfig:
         self._check_life()
 
     def _check_rows(self) -> None:
-        """Check the keys that set the number of rows."""
+        """Check the settings that determine the number of rows."""
         if self.kind == "hash" and self.vocabulary:
             raise ValueError("'embedding.vocabulary' must be false with kind 'hash': ids are keys")
         bare = self.kind == "static" and self.buckets is None and not self.vocabulary
@@ -178,7 +178,7 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """True if ids are the numbers of a vocabulary and not keys."""
+        """True if ids are indexes into a vocabulary and not keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property

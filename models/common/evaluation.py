@@ -31,8 +31,8 @@ class Evaluation:
             mean label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows.
             With several tasks, the name of each metric ends in `.<task>`. For a group of rows, the
             name of each metric ends in `.<group>`, as in `auc.income.adult`.
-        curves: by task, predicted and observed rates on all test rows, in bins with equal numbers
-            of rows; a single task has the name ''.
+        curves: for each task, the predicted and observed rates on all test rows, in bins of equal
+            size. A single task has the name ''.
     """
 
     metrics: dict[str, float]
@@ -71,7 +71,7 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
-    """Return predicted and observed rates, in bins with equal numbers of rows.
+    """Return predicted and observed rates, in bins of equal size.
 
     Args:
         logit: float32 `[rows]`.

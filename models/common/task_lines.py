@@ -30,7 +30,7 @@ def mean_lines(
 
     Args:
         data: the data that the runs were evaluated on.
-        runs: number of the runs.
+        runs: number of runs.
         mean: means of the metrics over the runs.
         deviation: standard deviations of the metrics; None for one run.
     """

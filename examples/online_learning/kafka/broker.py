@@ -91,7 +91,7 @@ def resolve() -> str:
 
 
 class Broker:
-    """Broker whose data stay in a directory, also after a restart.
+    """Broker that keeps its data in a directory, so a restart loses no data.
 
     Args:
         directory: directory for data, settings and log; made if missing.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the numbers of a batch are finite. A ReLU may hide a NaN by turning it into 0."""
+"""Check that all numbers in a batch are finite. A ReLU may hide a NaN by turning it into 0."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ __all__ = ["QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Scale numbers of any size and sign to their quantile among learned numbers, -1 to 1.
+    """Replace numbers of any size and sign by their quantile among the learned numbers, -1 to 1.
 
     The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by
@@ -28,8 +28,8 @@ class QuantileScale(Number):
     quantiles. Each bucket has one row in a table. A value so frequent that it fills a bucket gets a
     separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
-    `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers of the
-    training. The quantiles change until `sample` numbers have been learned, and are fixed
+    `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers that
+    are read. The quantiles change until `sample` numbers have been learned, and are fixed
     afterwards. Before any number has been learned, every number becomes 0 and is in the same
     bucket.
 
@@ -74,8 +74,8 @@ class QuantileScale(Number):
         """Learn from all numbers in `values`, and forget the numbers learned before.
 
         Args:
-            values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
-                missing numbers, NaN and infinities are ignored.
+            values: N numbers as a list, an array, a pandas Series or an Arrow array. Missing
+                numbers, NaN and infinities are ignored.
 
         Returns:
             This object.

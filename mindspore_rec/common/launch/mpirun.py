@@ -159,7 +159,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse `h1:2,h2:2` to hosts and their numbers of workers.
+    """Parse `h1:2,h2:2`, and return for each host its number of workers.
 
     A host without a number has one worker.
 

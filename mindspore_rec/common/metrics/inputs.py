@@ -117,7 +117,7 @@ def label_remedy(labels: npt.NDArray[Any]) -> str:
     """Return, for an error message, an expression that converts other numbers to labels 0 and 1.
 
     Args:
-        labels: numbers of any shape. Only the first 100,000 numbers are read.
+        labels: an array of numbers, of any shape. Only the first 100,000 numbers are read.
 
     Examples:
         >>> label_remedy(np.array([1, 2, 2]))

@@ -20,8 +20,8 @@ def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
     seconds.
 
     Args:
-        rank: number of this worker.
-        worker: number of the worker that the error is about.
+        rank: index of this worker.
+        worker: index of the worker that the error is about.
         error: the exception to raise.
 
     Example:

@@ -13,7 +13,7 @@ class Channel(Protocol):
 
     @property
     def rank(self) -> int:
-        """Number of this worker, from 0."""
+        """Index of this worker, from 0."""
 
     @property
     def size(self) -> int:

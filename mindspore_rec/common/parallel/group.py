@@ -40,11 +40,11 @@ class WorkerGroup:
     seconds (default: 300) ends the job.
 
     Attributes:
-        rank: number of this worker, 0 to `size` - 1.
+        rank: index of this worker, 0 to `size` - 1.
         size: number of workers.
         host: name of this worker's host.
         hosts: names of the hosts of all workers, by rank.
-        local_rank: number of this worker among the workers of its host.
+        local_rank: index of this worker among the workers of its host.
         local_size: number of workers of this worker's host.
 
     Example:
@@ -159,7 +159,7 @@ class WorkerGroup:
         samples takes part in the exchanges, but sends no keys.
 
         Args:
-            step: number of the step.
+            step: the step number.
             samples: number of samples of each worker, by rank.
             summed: whether losses are sums over samples instead of means. Gradients of sums are
                 added instead of averaged. Default: False.

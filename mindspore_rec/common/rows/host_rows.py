@@ -232,7 +232,7 @@ class HostRows(NativeAccess):
         digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
-            part: number of the part of the rows to check, below `parts`. Default: 0.
+            part: index of the part of the rows to check, below `parts`. Default: 0.
             parts: number of parts, 1 to 65,536. More parts make a call shorter. A check of a
                 million rows of 16 floats takes about 20 ms of one CPU. Default: 1, all rows.
 

@@ -32,5 +32,5 @@ class HostTable(HostRows, TableState):
         return self._table_name
 
     def stats(self) -> dict[str, Any]:
-        """Return numbers of rows, bytes and operations."""
+        """Return the counts of rows, bytes and operations."""
         raise NotImplementedError

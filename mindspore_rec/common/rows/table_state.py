@@ -24,7 +24,7 @@ class TableState(NativeAccess):
 
     @property
     def id(self) -> int:
-        """Number of the table; no other table of the process ever has the same number."""
+        """Unique id of the table; no other table of the process ever has the same id."""
         return self._table.id
 
     @property

@@ -206,7 +206,7 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True for a checkpoint whose digests are compared: a full or the last checkpoint.
+    """Return True if the checkpoint's digests are compared: if it is full, or the last checkpoint.
 
     A comparison reads all rows of the state. The digests of a full checkpoint also cover the
     earlier deltas from which it was merged.

@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Difference of one table between two states, in numbers of rows.
+    """Counts of the rows by which one table differs between two states.
 
     Attributes:
         only_first, only_second: rows whose key only one state has.

@@ -118,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return rows in the form in which a table of type `numbers` stores rows."""
+    """Return the rows with their values converted to the type `numbers` of a table."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

@@ -9,8 +9,8 @@ Published runs for serving may have rows of int8. A row of int8 is an array of u
 offset of float16, then the codes (`common/rows/quantise.py`). In a file, a column of int8 rows has
 the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
 
-Rows may also have a frequency or score: a float32 after the numbers of the optimizer. The whole
-state of rows with a frequency or score is stored as float32.
+Rows may also have a frequency or score: a float32 after the optimizer state. The whole state of
+rows with a frequency or score is stored as float32.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def flat_of(column: pa.Array) -> np.ndarray:
-    """Return the numbers of an array of rows, `[rows * width]`."""
+    """Return all numbers in an array of rows, `[rows * width]`."""
     lists = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(lists.flatten().to_numpy())
 

@@ -122,7 +122,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     event time.
 
     Args:
-        chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
+        chain: checkpoints from `newest_chain`. Their numbers of workers may differ.
         name: name of the table.
         share: the keys whose rows are read. Default: all.
 

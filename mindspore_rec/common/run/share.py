@@ -25,7 +25,7 @@ class Share:
     The owner of a key depends only on the key and the number of workers.
 
     Attributes:
-        worker: number of the worker, from 0.
+        worker: index of the worker, from 0.
         workers: number of workers; 1 for all keys.
 
     Example:
@@ -66,7 +66,7 @@ class Shares:
     """Shares of one worker: for each table, the worker's share by the table's placement.
 
     Attributes:
-        worker: number of the worker, from 0.
+        worker: index of the worker, from 0.
         workers: number of workers. A single worker has all keys.
 
     Example:
@@ -117,7 +117,7 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
-    Each part contains the name of its `file`, the number of its `rows`, and its `counters`. A part
+    Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If a table has only one part, the part
     also contains the other fields of the entry.
     """

@@ -163,7 +163,7 @@ def own_rows(arrays: Arrays, share: Share) -> Arrays:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Write parts of rows that are sorted by key, and return the number of rows."""
+    """Write rows, which come in parts and sorted by key, and return their count."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)
@@ -319,7 +319,7 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
     """Return rows as columns of float32.
 
-    With `flat`, each number of a row's value is a separate column.
+    With `flat`, each element of a row's value is a separate column.
     """
     rows = widened(rows)
     fields = [field for field in _schema(rows.dtype) if with_state or field.name != "state"]

@@ -46,7 +46,7 @@ class Team:
             team may use the channel. Default: False.
 
     Attributes:
-        worker: number of this worker, from 0.
+        worker: index of this worker, from 0.
         workers: number of workers.
 
     Example:

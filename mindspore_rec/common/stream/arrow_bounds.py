@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return the first offset and the number of a vector's elements; 0, 0 without a vector."""
+        """Return a vector's first offset and its length; 0, 0 without a vector."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -86,7 +86,7 @@ class _Table:
         return [_Table(self.data, place + self._read("<I", place)) for place in places]
 
     def pairs(self, field: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return all first numbers and all second numbers of a vector of number pairs."""
+        """Split a vector of number pairs; return all first numbers and all second numbers."""
         at, count = self.vector(field, 16)
         numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
         return numbers[::2], numbers[1::2]

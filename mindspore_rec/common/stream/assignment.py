@@ -25,7 +25,7 @@ class Assignment:
         partitions: the partitions in ascending order.
         whole: whether all partitions of the topic are read.
         start: the start position of partitions if no state is loaded.
-        split: number of this worker, and number of workers; None if the topic is not divided among
+        split: index of this worker, and number of workers; None if the topic is not divided among
             workers.
 
     Raises:

@@ -159,9 +159,9 @@ class BatchSource(ABC):
         """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: return the state after the batch whose `number` is `batches`. A training that
-                reads batches ahead must pass `batches`. Default: None, the state after all batches
-                read so far.
+            batches: number of the batch after which the state is returned. A training that reads
+                batches ahead must pass `batches`. Default: None, the state after all batches read
+                so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.
@@ -216,7 +216,7 @@ class BatchSource(ABC):
         is in exactly one share. The source may change and return itself.
 
         Args:
-            worker: number of the worker, from 0.
+            worker: index of the worker, from 0.
             workers: number of workers, at least 2.
 
         Returns:

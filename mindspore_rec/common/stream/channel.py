@@ -180,7 +180,7 @@ class DataSender:
 
     @property
     def next(self) -> int:
-        """Number of the next message."""
+        """Sequence number of the next message."""
         return self._next
 
     @property
@@ -234,7 +234,7 @@ class DataSender:
 
     @property
     def last(self) -> int:
-        """Number of this sender's last known message in the channel, or -1."""
+        """Sequence number of this sender's last known message in the channel, or -1."""
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:

@@ -24,7 +24,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 
     Args:
         sender: name of the sender.
-        number: number of the message; `BEGIN` for the message without rows that begins an epoch.
+        number: sequence number of the message; `BEGIN` for the message without rows that begins an
+            epoch.
         epoch: epoch of the sender; 0 means no epoch, as in messages of version 0.1.
     """
     headers = [(_PRODUCER, sender.encode())]

@@ -15,7 +15,7 @@ class Message(NamedTuple):
     """Message of a partition.
 
     Args:
-        offset: number of the message in the partition. Later messages have greater offsets,
+        offset: position of the message in the partition. Later messages have greater offsets,
             possibly with gaps.
         timestamp: time of the message in the log, in milliseconds since 1970; -1 if the time is
             unknown.

@@ -222,7 +222,7 @@ class Decisions:
     # ---- state
 
     def _made_before(self) -> int:
-        """Return the number of the journal's decisions that were made before the loaded state."""
+        """Return the count of the journal's decisions that are older than the loaded state."""
         journal = self._journal
         if not self.lacking:
             return self._saved

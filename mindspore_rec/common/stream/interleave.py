@@ -27,11 +27,11 @@ BEGIN = -1
 
 
 class Sequence(NamedTuple):
-    """Producer of a message, and number of the message among the producer's messages.
+    """Producer of a message, and the message's sequence number for this producer.
 
     Args:
         producer: name of the producer.
-        number: number of the message, or `BEGIN`.
+        number: sequence number of the message, or `BEGIN`.
         epoch: epoch of the producer (default 0). After a message of a later epoch in the same
             partition, messages of earlier epochs are ignored, because their producer was replaced.
     """
@@ -67,8 +67,8 @@ class Block:
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
         bad: the messages that could not be decoded to rows, by position in the block.
-        sequences: sequence of each message; None if messages have no sequences. A message whose
-            number is not above the last number of its producer is a duplicate.
+        sequences: sequence of each message; None if messages have no sequences. A message is a
+            duplicate if its sequence number is not above the last number of its producer.
         size: number of bytes that the block adds to `waiting_bytes`.
         missing: number of messages that the log removed just before each message. Default: none.
     """

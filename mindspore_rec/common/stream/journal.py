@@ -28,7 +28,7 @@ class Decision(NamedTuple):
             turns. With "join", the partition gets turns again. With "cut", the batch ends before
             the next message, with fewer rows than the batch size. With "add", a partition that was
             added to the topic after the stream began gets turns from now on.
-        partition: number of the partition; -1 for "cut".
+        partition: index of the partition; -1 for "cut".
     """
 
     taken: int
@@ -43,7 +43,7 @@ class Journal:
     on time.
 
     Each of several workers has a separate journal, in a file beside `path`. The file's name ends
-    with the number of the worker and the number of workers.
+    with the index of the worker and the number of workers.
 
     Args:
         path: the file, which is made if it is missing. With None, decisions are kept only in
@@ -92,7 +92,7 @@ class Journal:
         """Return the separate journal of one of several workers, for this worker's partitions.
 
         Args:
-            worker: number of the worker, from 0.
+            worker: index of the worker, from 0.
             workers: number of workers.
 
         Returns:

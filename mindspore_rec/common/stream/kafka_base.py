@@ -48,8 +48,7 @@ def ensure_topic(
         partitions: number of partitions of a new topic (default 1).
         options: settings of `kafka.KafkaAdminClient`, for example for security. Default: none.
 
-    Returns:
-        Number of the topic's partitions.
+    Returns: The topic's number of partitions.
 
     Raises:
         ImportError: kafka-python or crc32c is missing.

@@ -104,7 +104,7 @@ def state_of(
     """Return the state from which one of several workers resumes.
 
     Args:
-        worker: number of the worker.
+        worker: index of the worker.
         workers: number of workers.
         partitions: the partitions that the worker reads.
         states: states of any number of earlier workers.

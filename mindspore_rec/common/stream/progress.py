@@ -21,8 +21,8 @@ class Progress:
 
     Attributes:
         event_column: that column.
-        batches: number of the stream's batches over all runs.
-        rows: number of the stream's rows over all runs.
+        batches: batches read from the stream over all runs.
+        rows: rows read from the stream over all runs.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
         event_time: latest event time of the last batch only, in whole seconds since 1970; None

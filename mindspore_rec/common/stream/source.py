@@ -215,7 +215,7 @@ class StreamSource:
         partition continues at its saved position, even if another number of workers saved it.
 
         Args:
-            worker: number of this worker, from 0.
+            worker: index of this worker, from 0.
             workers: number of workers.
 
         Returns:
@@ -254,7 +254,7 @@ class StreamSource:
         """Use a separate journal for this worker, whose partitions no other worker reads.
 
         Args:
-            worker: number of this worker, from 0.
+            worker: index of this worker, from 0.
             workers: number of workers.
 
         Raises:
@@ -285,7 +285,7 @@ class StreamSource:
         """Read only the partitions in `partitions`, which all workers know.
 
         Args:
-            partitions: numbers of the partitions that all workers know. The method must be called
+            partitions: indexes of the partitions that all workers know. The method must be called
                 before a state is loaded or a batch is taken.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
@@ -612,7 +612,7 @@ class StreamSource:
 
     @property
     def batches(self) -> int:
-        """Number of the stream's batches read over all runs."""
+        """Number of batches read from the stream over all runs."""
         return self._progress.batches
 
     @property

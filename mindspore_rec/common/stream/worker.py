@@ -188,7 +188,7 @@ class FeatureWorker:
         """Check that the messages up to the last sent message can be repeated unchanged.
 
         Args:
-            last: number of the last sent message.
+            last: sequence number of the last sent message.
             lost: whether the journal lacks decisions.
             fixed: old values of the settings that have changed although they must not change.
         """
@@ -215,7 +215,7 @@ class FeatureWorker:
         self._sender.apply(settings)
 
     def run(self) -> int:
-        """Send batches until the stream ends or a signal arrives, and return the number of batches.
+        """Send batches until the stream ends or a signal arrives; return the sent batches' count.
 
         The state is saved at the end. After a signal, the current batch is sent first. A second
         signal raises KeyboardInterrupt.

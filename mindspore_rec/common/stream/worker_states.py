@@ -63,7 +63,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
 
     Args:
         state: result of `join_states`.
-        worker: number of the worker.
+        worker: index of the worker.
         workers: number of workers.
 
     Raises:

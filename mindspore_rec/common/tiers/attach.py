@@ -28,7 +28,7 @@ def attach(
     Args:
         table: the native table.
         config: the tiers.
-        worker: number of this worker. Each worker has its own directory and Redis keys. Default: 0.
+        worker: index of this worker. Each worker has its own directory and Redis keys. Default: 0.
         workers: number of workers. Default: 1.
         remote_name: name of the table on Redis. Default: the table's name.
         opened: function that is called with each opened `RedisTier`. Default: no function.

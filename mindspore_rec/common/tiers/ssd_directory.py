@@ -2,7 +2,7 @@
 """The directory of a table's SSD tier: `<path>/<quoted table name>/rows-<generation>`.
 
 Each of several workers has its own directory, `worker-<number>-of-<workers>/rows-<generation>`,
-because the rows of a worker depend on its number and on the number of workers.
+because a worker's rows depend on the worker's index and on the number of workers.
 
 Each generation has one row size. When an optimizer changes the row size, the native core opens the
 next generation and moves the rows to it.
@@ -41,7 +41,7 @@ class SsdDirectory:
     Args:
         table_name: name of the table.
         config: configuration with `ssd` and `leftover`.
-        worker: number of this worker. Default: 0.
+        worker: index of this worker. Default: 0.
         workers: number of workers. Default: 1.
 
     Raises:
@@ -106,7 +106,7 @@ class SsdDirectory:
 
         Args:
             row_bytes: bytes of a row.
-            generation: number of the generation in this run, from 0.
+            generation: index of the generation in this run, from 0.
 
         Raises:
             ValueError: the rows to keep have another size than `row_bytes`.

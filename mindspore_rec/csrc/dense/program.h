@@ -74,7 +74,7 @@ struct BatchRun {
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // If several workers share the batch: this worker's share of the batch, and the number of this
+  // If several workers share the batch: this worker's share of the batch, and the index of this
   // worker's first row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
@@ -89,8 +89,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, indexed by the number of
-  // the input. For a float32 input, the entry is null or missing.
+  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, one entry per input. For
+  // a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 

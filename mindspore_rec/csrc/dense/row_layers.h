@@ -19,7 +19,7 @@ class Gelu : public Layer {
 // output = input times the row's mask.
 class Dropout : public Layer {
  public:
-  // `masks` and `used` are the numbers of two extra inputs. The input `masks` is float32
+  // `masks` and `used` are the indexes of two extra inputs. The input `masks` is float32
   // [mask_count, width], and the input `used` is int32 [1].
   Dropout(View input, View output, int masks, int used, int64_t mask_count);
   bool always_adds() const override { return false; }

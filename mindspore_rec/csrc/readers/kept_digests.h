@@ -53,7 +53,8 @@ class KeptDigests {
   static constexpr size_t kSlack = 64;
 
   // The index uses open addressing with linear probing. A greater hash never has an earlier home
-  // than a smaller hash. Probing does not wrap around: kSlack more places follow the last home.
+  // than a smaller hash. Probing does not wrap around to the first home; it continues into kSlack
+  // extra places after the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place

@@ -14,8 +14,8 @@ namespace msrec {
 namespace {
 
 // Number of positions in one task of the partition. Tasks are small enough to keep all threads
-// busy, and so large that the histogram of a task costs little. The number is fixed, so the result
-// does not depend on the number of threads.
+// busy, and so large that the histogram of a task costs little. This constant is fixed, so the
+// result does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
 constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros

@@ -107,8 +107,8 @@ struct Batch {
   // rows.
   Buffer<char> copies;
 
-  // For a pooled lookup, `bag` and `weight` map a position to the number of its bag and to the
-  // weight of its gradient. Unused by other lookups.
+  // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
+  // the weight of the gradient. Unused by other lookups.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

@@ -15,9 +15,10 @@
 //
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
 // state k is bfloat16 and needs 16 random bits: one half of number i of plane (k + 1) / 2. The
-// element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. The numbers of
-// plane 1 are cheap to compute. Rounding needs only that any two random numbers of an element are
-// independent of each other. The numbers of planes 0 and 1 are independent of each other.
+// element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. Random numbers
+// from plane 1 are cheap to compute. Rounding needs only that any two random numbers of an element
+// are independent of each other. Random numbers from plane 0 are independent of random numbers from
+// plane 1.
 #pragma once
 
 #include <cstdint>

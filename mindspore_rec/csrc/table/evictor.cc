@@ -72,8 +72,8 @@ void Evictor::FinishStep() {
     EvictSlice();
   } catch (const std::exception&) {
     // The update is done, and an exception now would make the caller repeat the step. A row is
-    // either evicted or unchanged. Rows that are due are already invisible, and the next step
-    // counts the rows over the capacity again.
+    // either evicted or unchanged. Due rows are already invisible. In the next step, the rows over
+    // the capacity are counted again.
     if (core_.cache != nullptr) core_.cache->eviction.NoteFailure();
   }
 }

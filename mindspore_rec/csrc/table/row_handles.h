@@ -6,14 +6,13 @@
 //       without a row, its gradient is dropped
 //   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
 //
-// In a table over workers, a handle contains the number of the worker that has the row. The
-// worker's number replaces the upper 12 of the tag's upper 24 bits. A worker that receives another
-// worker's handle writes the number of the receiver's table into the handle. The tag is a hash with
-// a secret key of the table. The hash covers the row's key, the row's place, and the structure
-// version when the handle was created. So only handles that the table has created are accepted. The
-// version changes when a row leaves the table and when rows get another layout. So an accepted
-// handle always belongs to its original row. RowHandles is a part of a table and runs under the
-// table's mutex.
+// In a table over workers, a handle contains the index of the worker that has the row. The worker's
+// number replaces the upper 12 of the tag's upper 24 bits. A worker that receives another worker's
+// handle writes the id of its own table into the handle. The tag is a hash with a secret key of the
+// table. The hash covers the row's key, the row's place, and the structure version when the handle
+// was created. So only handles that the table has created are accepted. The version changes when a
+// row leaves the table and when rows get another layout. So an accepted handle always belongs to
+// its original row. RowHandles is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstddef>

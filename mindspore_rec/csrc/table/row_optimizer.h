@@ -25,7 +25,7 @@ class RowOptimizer {
   // Replace the rule by a rule of the same kind, possibly with other constants. Return the new
   // rule's number.
   int64_t Replace(const Rule& rule);
-  // Return the unique number of the current rule.
+  // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }
 
   // Copies of all rows in another layout.

@@ -59,7 +59,8 @@ class BucketHasher {
 // The secrets of this process. The seed of the secrets is random, or comes from the environment
 // variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run can be
 // repeated exactly, including its memory accesses. Batches, row indexes and tier indexes have
-// separate secrets. So keys read from one index in its order do not cluster in another index.
+// separate secrets. So if keys are read from one index in the index's order, the keys do not
+// cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumberType: the type in which the numbers of a row are stored. All computations are in float32.
+// NumberType: the type in which the elements of a row are stored. All computations are in float32.
 #pragma once
 
 #include <cstddef>

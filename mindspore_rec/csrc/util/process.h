@@ -22,9 +22,9 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the number of forks from the first process that loaded the library to this process. A
-// process's number differs from the numbers of all its ancestors. The process id of a child may
-// equal the id of an ancestor that has ended, because the system reuses process ids.
+// Returns the number of forks from the first process that loaded the library to this process. Each
+// process has a number that differs from the numbers of all its ancestors. The process id of a
+// child may equal the id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.

@@ -182,7 +182,7 @@ void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
   worker->kept_off = false;
 }
 
-// Sets `seen` to the number of the latest loop.
+// Sets `seen` to the index of the latest loop.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_acquire);
   while ((gate & kOpen) != 0) {

@@ -91,8 +91,8 @@ class ThreadPool {
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  // Three fields: the number of the loop, whether the loop is open, and the number of workers
-  // inside the loop. Only workers inside the loop use loop_.
+  // Three fields: the loop's index, a flag that is set while the loop is open, and the number of
+  // workers inside the loop. Only workers inside the loop use loop_.
   std::atomic<uint64_t> gate_{0};
   std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;

@@ -45,7 +45,7 @@ class WorkerGroup {
   // gradients are sums over samples, so each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
 
-  // Number of the current step; -1 before the first BeginStep.
+  // Index of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
   // Weight of each worker's mean gradient in the global batch: the worker's share of the samples.
   // All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If

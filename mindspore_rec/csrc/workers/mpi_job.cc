@@ -257,7 +257,8 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // Other workers receive the request to print within 0.1 s, and need about the same time to print.
+  // Within 0.1 s, the other workers receive the request to print. Printing takes about as long
+  // again.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();

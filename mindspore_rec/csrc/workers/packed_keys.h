@@ -32,7 +32,7 @@ class PackedKeys {
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
   // part p. There must be free bytes for a row's metadata before rows[p].
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the number of the key at place i of the batch, counted over the keys of all parts.
+  // Return the index of the key at place i of the batch, counted over the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
   // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. The batch
   // is not usable afterwards.

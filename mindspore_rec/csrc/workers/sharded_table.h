@@ -75,8 +75,8 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Request the rows of later batches: each owner begins to promote its rows for the ids of all
-  // workers. Return the number of this worker's prefetch, as TableTiers::Prefetch does. All workers
-  // call Prefetch, with an exchange that no operator uses.
+  // workers. Prefetch as TableTiers::Prefetch does, and return the prefetch's index on this worker.
+  // All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
@@ -94,7 +94,7 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
+  // Two limits as in StepLookups: spare lookups, and lookups that wait for a gradient.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 

@@ -34,7 +34,8 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        served: the served state to update, not loaded yet.
+        served: the served state, into which nothing has been loaded yet. The followed run updates
+            it.
         wait_seconds: seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
         scrub_seconds: as for `Predictor`. Default: 0, never.
@@ -313,7 +314,7 @@ class FollowedRun:
         return finish(), step
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
+        """Return each table's counts of rows, bytes and operations, from its `stats`."""
         with self.runner.lock.reading():
             return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 

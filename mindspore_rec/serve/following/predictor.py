@@ -302,7 +302,7 @@ class Predictor:
 
         Args:
             table: name of the table.
-            part: number of the part. Default: 0.
+            part: index of the part. Default: 0.
             parts: number of parts, as for `digests`. Default: 1, all rows.
 
         Raises:
@@ -315,7 +315,7 @@ class Predictor:
         return self._run.row_digests(table, part, parts)
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
+        """Return each table's counts of rows, bytes and operations, from its `stats`."""
         return self._run.table_stats()
 
     @property

@@ -231,7 +231,7 @@ class _Tables:
         self._place = 0  # in the digests of the first table that is left
 
     def begin(self) -> int:
-        """Begin a round; return the number of rows."""
+        """Begin a round; return the number of rows to check."""
         self._left, self._place = deque(self._tables), 0
         return sum(len(table.kept) for table in self._tables)
 

@@ -20,7 +20,7 @@ Report = Callable[[], dict[str, Any]]
 
 
 class Progress(NamedTuple):
-    """Newest checkpoint of a state, and the numbers of applied deltas and full checkpoints."""
+    """Newest checkpoint of a state, and how many deltas and full checkpoints have been applied."""
 
     entry: Entry
     deltas_applied: int

@@ -128,7 +128,7 @@ def check_bytes(where: str, data: memoryview | bytes, shape: list[int], dtype: n
 
 
 def bytes_of_array(array: np.ndarray) -> bytes:
-    """Return the numbers of an array as bytes, row-major and little-endian."""
+    """Return the elements of an array as bytes, row-major and little-endian."""
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array.tobytes()

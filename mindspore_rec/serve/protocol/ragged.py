@@ -38,7 +38,7 @@ class Ragged:
         }
 
     def rows(self, arrays: Sequence[np.ndarray]) -> set[int]:
-        """Return the set of the inputs' numbers of rows; a valid request has only one number."""
+        """Return the set of the inputs' row counts; a valid request has only one count."""
         if not self._of_values:
             return {len(each) for each in arrays}
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}

@@ -267,7 +267,7 @@ def shared_predictor(
         path: the directory of the run, for `status`.
         copy: directory in which the writing process has stored a copy of the network.
         fd: descriptor of the shared memory.
-        places: numbers of the memory's reader places that this process may use.
+        places: indexes of the memory's reader places that this process may use.
         wait_seconds: seconds to wait for a first state.
         features: as for `Predictor`.
         pulse: pulse of the process that follows the run. Default: not known.

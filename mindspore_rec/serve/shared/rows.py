@@ -26,7 +26,7 @@ class SharedRows:
             first object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
         rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
-        readers: numbers of the reader places that this process may use, from 0 to 511. Each lookup
+        readers: indexes of the reader places that this process may use, from 0 to 511. Each lookup
             in flight uses one place, and two processes must not share a place. Default: 0 to 3.
 
     Raises:

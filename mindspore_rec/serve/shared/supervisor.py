@@ -76,7 +76,7 @@ class Shared:
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the numbers of a worker's reader places; the writer has the last place."""
+        """Return the indexes of a worker's reader places; the writer has the last place."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 

@@ -53,13 +53,13 @@ class WrittenTable:
 
     Args:
         name: of the table.
-        number: number of the table in the memory.
+        number: index of the table in the memory.
         arguments, key_dtype: as for `ServedTable`.
         rows: number type of the rows, 'float32', 'int8' or 'int4'.
         writer: function that returns the memory's writer.
 
     Attributes:
-        number: number of the table in the memory.
+        number: index of the table in the memory.
         spec: `arguments` and `key_dtype`.
         drops_old_rows: whether the table drops rows that reach an age.
     """
@@ -218,7 +218,7 @@ class ReadTable:
 
     Args:
         name: of the table.
-        number: number of the table in the memory.
+        number: index of the table in the memory.
         unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
         place: function that returns the calling thread's reader place.

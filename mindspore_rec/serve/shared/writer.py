@@ -114,7 +114,7 @@ class ServedInSharedMemory(Served):
         fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
         inputs, features: as for `Predictor`. Default: the network's.
-        place: number of the reader place that the scrubber uses. Default: the last.
+        place: index of the reader place that the scrubber uses. Default: the last.
 
     Attributes:
         writer: object that writes the shared memory; None before the first state is loaded.

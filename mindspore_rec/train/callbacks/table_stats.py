@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
-All numbers of `table.stats()` are published. `_METRICS` describes the known numbers. An unlisted
-number is published as a gauge under its own name.
+All statistics from `table.stats()` are published. `_METRICS` describes the known numbers. An
+unlisted number is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ _Numbers = dict[str, float]
 class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
-    The statistics are the numbers of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes by
+    The statistics are the values of `table.stats()` and the number of rows inserted per second.
+    `table.stats()` returns the counts of rows, admissions, rejections and evictions, the bytes by
     kind, and the load factor. For a cache, `table.stats()` also returns the rows and traffic of
     each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
 

@@ -204,7 +204,7 @@ def load_checkpoint(
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set `worker` if several processes share the tables
-            but were not started by one launcher. Default: None, the number of this worker.
+            but were not started by one launcher. Default: None, the index of this worker.
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads the rows of its own keys, so
             every row is loaded once. Default: None, the number of workers; 1 without a launcher.

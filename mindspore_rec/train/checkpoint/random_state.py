@@ -55,7 +55,7 @@ def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
 
     Args:
         state: result of `random_state` on another worker.
-        worker: number of the worker. Different workers get different states; the same worker always
+        worker: index of the worker. Different workers get different states; the same worker always
             gets the same state.
     """
     words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]

@@ -247,10 +247,10 @@ class RecCheckpoint(Callback):
                 the data.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
-            new_data: whether training continues with new data from their start, for example with a
-                stream after a training on files. If True, the position in the data is not loaded.
-                Use True only at the first start with the new data, because the next checkpoint
-                contains the position in the new data. Default: False.
+            new_data: True if the data are new, for example a stream after a training on files.
+                Training then starts at the beginning of the new data, and the saved position is not
+                loaded. Use True only at the first start with the new data, because the next
+                checkpoint contains the position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing

@@ -32,7 +32,7 @@ class WorkerStates:
 
     Args:
         entry: the checkpoint.
-        reader: number of this worker, and the number of workers.
+        reader: index of this worker, and the number of workers.
 
     Attributes:
         names: names of the objects that have a state, the same on all workers.

@@ -4,7 +4,7 @@
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
 update of dense parameters to the host. All other parts run on the device. With `set_dense_device`,
-dense layers that run as operators use a GPU in addition to the device.
+dense layers that run as operators run on a GPU. The other parts stay where they are.
 """
 
 from __future__ import annotations

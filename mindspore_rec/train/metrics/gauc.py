@@ -22,7 +22,7 @@ __all__ = ["GAUC"]
 
 
 class GAUC(BinaryMetric):
-    """Average of the AUCs of all groups, weighted by the groups' numbers of rows (impressions).
+    """Average of the AUCs of all groups, weighted by the groups' row counts (impressions).
 
     For definition and source, see `mindspore_rec.metrics.functional.gauc`. Groups with labels of
     only one class are skipped and have no weight. The value is NaN if no group has both classes.

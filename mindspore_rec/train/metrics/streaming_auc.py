@@ -19,7 +19,7 @@ _MAX_LOGIT = 16.0  # the outermost bins begin at probabilities of 1.1e-7 from 0 
 
 
 class StreamingAUC(BinaryMetric):
-    """AUC from the numbers of positives and negatives in fixed bins of the prediction.
+    """AUC computed from the counts of positives and negatives in fixed bins of the prediction.
 
     Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
     The first bin counts logits below -16, and the last bin counts logits above 16. Therefore click

@@ -101,7 +101,7 @@ class CrossNet(CrossLayers):
 
 
 class CrossNetV2(CrossLayers):
-    r"""Cross network of DCN-V2: each layer multiplies the input elementwise by a linear map.
+    r"""Cross network of DCN-V2: each layer multiplies `x_0` elementwise by a linear map of `x_l`.
 
     .. math::
         x_{l+1} = x_0 \odot (W_l x_l + b_l) + x_l, \quad l = 0, \dots, L - 1

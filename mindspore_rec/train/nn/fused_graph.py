@@ -242,7 +242,7 @@ def _refuses(owner: str, number: int) -> bool:
 
     Args:
         owner: name of the network's class.
-        number: number of the network's operator.
+        number: index of the operator in the network.
     """
     if number not in _told:
         _told.add(number)

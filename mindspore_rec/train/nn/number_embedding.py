@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumberEmbedding: embed each number of a row as a learned vector times the number."""
+"""NumberEmbedding: embed each number in a row as a learned vector times the number."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ class LazyAdam(AdamBase):
 
     With Nesterov's momentum, the numerator of the update is :math:`\beta_1 m + (1 - \beta_1) g`. In
     a table, rows outside the batch keep their value and moments. As in the deprecated
-    `mindspore.nn.LazyAdam`, which has the same formula, :math:`t` is the number of the optimizer's
-    step. Dense parameters use ordinary Adam. Source: Kingma & Ba, "Adam: A Method for Stochastic
+    `mindspore.nn.LazyAdam`, which has the same formula, :math:`t` is the optimizer's step number.
+    Dense parameters use ordinary Adam. Source: Kingma & Ba, "Adam: A Method for Stochastic
     Optimization", ICLR 2015; the lazy form is TensorFlow's LazyAdamOptimizer.
 
     Args:

@@ -22,10 +22,10 @@ class AdamW(AdamBase):
         w &= w - lr \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + eps}
 
     In a table, rows outside the batch keep their value and moments and do not decay. The number
-    :math:`t` is the number of the optimizer's step. `mindspore.nn.AdamWeightDecay` differs: it has
-    no bias correction. Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", ICLR
-    2019, algorithm 2. The schedule multiplier of the algorithm is the learning rate, as in PyTorch
-    and `mindspore.mint.optim.AdamW`.
+    :math:`t` is the optimizer's step number. `mindspore.nn.AdamWeightDecay` differs: it has no bias
+    correction. Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
+    algorithm 2. The schedule multiplier of the algorithm is the learning rate, as in PyTorch and
+    `mindspore.mint.optim.AdamW`.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

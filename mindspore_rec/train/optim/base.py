@@ -193,7 +193,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute values for `dense_step` from the number of the step (float32, 0-d, from 1)."""
+        """Compute values for `dense_step` from the step number (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:

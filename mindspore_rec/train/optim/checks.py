@@ -121,7 +121,7 @@ def check_groups(params: Any) -> list[Any]:
 
     Raises:
         TypeError: `params` contains neither Parameters nor groups, or contains both.
-        ValueError: `params` is empty, or a number of a group is out of range.
+        ValueError: `params` is empty, or a setting in a group is out of range.
     """
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
         raise TypeError(

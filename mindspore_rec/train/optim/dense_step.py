@@ -15,7 +15,7 @@ from mindspore_rec.train.graph.operators import custom_op
 
 __all__ = ["DenseNorm", "DenseStep", "as_float32", "require_tensor"]
 
-# Numbers of the rules, as in `RuleKind` in csrc/rows/rule.h.
+# Numeric values of the rules, as in `RuleKind` in csrc/rows/rule.h.
 _RULES = {
     "sgd": 1,
     "momentum": 2,
@@ -66,8 +66,8 @@ class DenseStep(nn.Cell):
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # The numbers of a step are the learning rates of the parameters `rates_of`, then the weight
-        # decays of the parameters `decays_of`.
+        # A step's array of numbers begins with the learning rates of the parameters `rates_of`. The
+        # weight decays of the parameters `decays_of` follow.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)
@@ -87,7 +87,7 @@ class DenseStep(nn.Cell):
         Args:
             gradients: one raw gradient per parameter, of the parameter's shape.
             scale: factor of the gradients, one float32 number.
-            step: number of the step from 1, one int32 number.
+            step: the step number, from 1, as one int32.
             numbers: learning rates of the parameters `rates_of`, then weight decays of the
                 parameters `decays_of`, with one float32 number per parameter.
 

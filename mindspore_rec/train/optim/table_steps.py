@@ -63,7 +63,7 @@ class TableSteps(nn.Cell):
             rates: learning rates, float32 `[1]`, one per table.
             decays: weight decays, float32 `[1]`, one per table.
             scale: factor of the gradients, float32 `[1]`.
-            step: number of the step, int32 `[1]`, from 1.
+            step: the step number, int32 `[1]`, from 1.
 
         Returns:
             A tuple on which later operators can depend.

@@ -13,8 +13,8 @@ from mindspore.nn import Cell
 
 __all__ = ["bind_table", "check_covered", "table_of", "trainable_tables"]
 
-# Maps a native table id to a tuple: the optimizer that trains the table, its rule, and the number
-# of the binding.
+# Maps a native table id to a tuple: the optimizer that trains the table, the optimizer's rule, and
+# the id of the binding.
 _trainers: dict[int, tuple[weakref.ref[Cell], str, int]] = {}
 
 

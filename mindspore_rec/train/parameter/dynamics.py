@@ -125,8 +125,7 @@ class DynamicTable(TableParameter):
             keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
             scores: float32 `[n]`, without NaN.
 
-        Returns:
-            Number of `keys` that have a row.
+        Returns: How many of `keys` have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no

@@ -27,8 +27,8 @@ class Explanation:
         present: whether the key has a row that evaluation can read.
         tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. For a row in
             flight to a lower tier, the tier is 'host'.
-        count: number of the key's training occurrences, times `faae_coefficient`; occurrences
-            before admission count, too. The count is an estimate if admission is by sketch.
+        count: the key's training occurrences, times `faae_coefficient`. Occurrences before
+            admission are included. The count is an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
         last_step: training step in which the row was last seen; None without a row.
         last_time: event time of the step `last_step`, in seconds since 1970; None without a row or

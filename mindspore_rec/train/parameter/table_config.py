@@ -83,8 +83,8 @@ class TableConfig:
         eviction: rules for the removal of rows, an `Eviction`. Only for hash tables. Default: no
             eviction.
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
-            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number of
-            `initializer`, or zeros if `initializer` is a distribution.
+            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: `initializer`
+            if it is a number, zeros if it is a distribution.
         serving_unknown_value: value of a key without a row in evaluation and prediction, of the
             same types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, for a hash table.
@@ -98,7 +98,7 @@ class TableConfig:
             trains the rows in the same way. Workers do not exchange rows of replicated tables, but
             keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
             `max_candidates`) are totals over all workers. Default: 'sharded'.
-        owner: number of the worker that stores all rows if `placement` is 'owner', >= 0, taken
+        owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
             modulo the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
             With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8

@@ -86,8 +86,8 @@ def _named_table(config: TableConfig) -> _native.Table:
     except NameTakenError:
         _check_replaceable(config)
     # A notebook may run `net = Net()` twice. In the second run, `net` refers to the older network
-    # until the newer network is made. The older network keeps its rows; using the older network is
-    # an error.
+    # until the newer network is made. The older network's table keeps its rows, but a use of the
+    # older network raises an error.
     return _native.Table(**arguments, replace=True)
 
 
@@ -234,9 +234,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             faae_coefficient: number that each occurrence of an id adds to the id's count, for
                 admission and for eviction by frequency. Default: 1.
 
-        Returns:
-            int64 Tensor `[7]`: number of the table, 1 if there is a padding key, padding key,
-            number of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
+        Returns: int64 Tensor `[7]`: id of the table, 1 if there is a padding key, padding key, code
+            of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
         """
         return Tensor(
             np.array(
@@ -323,18 +322,18 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
-        """Return numbers of rows, bytes and operations, by name.
+        """Return the counts of rows, bytes and operations, by name.
 
         `rows` is the number of rows in all tiers, and takes no time to compute. `rows` includes
-        rows that are due for eviction but not yet removed. Numbers of bytes are for allocated
-        memory, including room for growth.
+        rows that are due for eviction but not yet removed. Byte counts are for allocated memory,
+        including room for growth.
 
         For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
         number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
-        rows only in lower tiers. For training lookups, the result contains the numbers of distinct
-        keys (`looked_up_keys`), keys in host memory (`host_hits`) and keys that the lookup itself
-        had to read (`host_misses`). For other lookups, the result contains the numbers of distinct
-        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
+        rows only in lower tiers. For training lookups, the result has three counts: distinct keys
+        (`looked_up_keys`), keys in host memory (`host_hits`), and keys that the lookup itself had
+        to read (`host_misses`). For other lookups, the result has three counts: distinct keys
+        (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower tiers
         (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
         `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
         the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
@@ -342,7 +341,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         for their prefetch.
 
         For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
-        numbers of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
+        statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
         `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
         `index_bytes` and `buffer_bytes`.
         """

@@ -74,7 +74,7 @@ class TableTraining(NativeAccess):
             learning_rate: >= 0.
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
-            step: number of the optimizer's step, from 1. Default: 1.
+            step: the optimizer's step number, from 1. Default: 1.
             binding: the number from `bind_optimizer`; 0 for whichever optimizer is bound.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
@@ -87,8 +87,8 @@ class TableTraining(NativeAccess):
         Args:
             ids: ids that the batch will look up, an int32 or int64 array.
 
-        Returns:
-            The number of this prefetch, which is greater than the numbers of earlier prefetches.
+        Returns: The index of this prefetch, which is greater than the indexes of earlier
+            prefetches.
         """
         return self._synchronised().prefetch(ids)
 

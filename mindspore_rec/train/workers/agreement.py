@@ -50,12 +50,12 @@ class Word(NamedTuple):
         purpose: character code of 't' (training) or 'e' (evaluation); the same on all workers.
         state: a `State`.
         flags: `Flag` values.
-        number: number of the round; the same on all workers.
+        number: index of the round; the same on all workers.
         samples: number of rows in the worker's batch.
         rows: number of rows in the whole batch, of which the worker's batch is a part.
         event_time: latest event time in the worker's batch; 0 without event times.
         fingerprint: digest of the whole batch, of which the worker's batch is a part.
-        columns: digest of the columns' dtypes and numbers of dimensions.
+        columns: digest of each column's dtype and number of dimensions.
     """
 
     purpose: int
@@ -73,7 +73,7 @@ class Loss(NamedTuple):
     """Loss of a step over all workers.
 
     Args:
-        value: mean of the workers' losses, weighted by numbers of rows, or the sum of the losses.
+        value: mean of the workers' losses, weighted by their row counts, or the sum of the losses.
         bad: first worker whose loss is NaN or infinite; None if all losses are finite.
     """
 

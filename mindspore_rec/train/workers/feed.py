@@ -74,7 +74,7 @@ class Feed(Protocol):
         """Tell the tables and the optimizer the number of rows of each worker in a step.
 
         Args:
-            step: number of the step, from 1.
+            step: the step number, from 1.
             batch: batch of the step.
             summed: whether the loss is a sum over the rows of a batch instead of a mean.
 

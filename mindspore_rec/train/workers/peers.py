@@ -135,8 +135,8 @@ class Peers(Alone):
         assert isinstance(batch, WorkerBatch)
         outputs = self._with_loss(outputs, batch)
         if ms.get_context("mode") == ms.PYNATIVE_MODE:
-            # Operators of a step use the step's numbers of rows, so these operators must end before
-            # the next step begins.
+            # A step's operators use the row counts of that step, so they must end before the next
+            # step begins.
             _pynative_executor.sync()
         self._state.end_step(step, batch.samples)
         return outputs

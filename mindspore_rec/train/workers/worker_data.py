@@ -63,7 +63,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
     """Return the number of steps of all workers, the largest number of batches of any worker.
 
     Args:
-        length: number of this worker's batches; None if unknown.
+        length: how many batches this worker has; None if unknown.
         group: the workers.
     """
     if group.size == 1:

@@ -33,7 +33,7 @@ class WorkerBatch(Batch):
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.
-        worker: number of this worker.
+        worker: index of this worker.
 
     An idle worker uses the columns of an earlier batch, whose rows do not count.
     """

@@ -25,8 +25,8 @@ class WorkerMetrics:
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
     updated with the outputs of all workers in every step. So MindSpore's and order-dependent
     metrics have the same values as in one process that evaluates the batches of all workers as one
-    batch. With several workers, a loss is the mean of the workers' losses, weighted by numbers of
-    rows.
+    batch. With several workers, a loss is the mean of the workers' losses, weighted by their row
+    counts.
 
     Args:
         group: the workers.

@@ -23,10 +23,10 @@ class WorkerState:
     """Parameters of a network that steps change without gradients; kept equal on all workers.
 
     Layers of this package normalize over the rows of all workers, with bit-identical results on all
-    workers. MindSpore's normalizations use only the rows of one worker. The moving statistics of
-    MindSpore's normalizations are averaged over the workers after each step, weighted by numbers of
-    rows. So all workers give equal predictions, and idle workers do not count in the averages.
-    Other parameters without a gradient are compared every 100 steps.
+    workers. MindSpore's normalizations use only the rows of one worker. After each step, the moving
+    statistics of MindSpore's normalizations are averaged over the workers, weighted by the workers'
+    row counts. So all workers give equal predictions, and idle workers do not count in the
+    averages. Other parameters without a gradient are compared every 100 steps.
 
     Args:
         group: the workers.
@@ -62,7 +62,7 @@ class WorkerState:
         """Make the state equal on all workers after a step; all workers must call this method.
 
         Args:
-            step: number of the step, from 1.
+            step: the step number, from 1.
             samples: number of rows of each worker.
         """
         if self._moving:

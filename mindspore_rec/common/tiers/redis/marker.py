@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markers of buckets: two fields with the token of the owner and the number of the last write.
+"""Markers of buckets: two fields with the owner's token and the last write's sequence number.
 
 A reader compares markers to detect that the server lost rows or returned to an older state.
 """
@@ -22,10 +22,11 @@ class Markers:
 
     Attributes:
         token: 16 random bytes, new each time the tier is opened.
-        sent: for each bucket, the number of the last write command that was sent. A retry of a
-            command has the same number as the first attempt. Each command has a different number.
-            So the loss of the last command is detected even if one write has several commands.
-        confirmed: for each bucket, the number of the last write that the server confirmed.
+        sent: for each bucket, the sequence number of the last write command that was sent. A retry
+            of a command has the same number as the first attempt. Each command has a different
+            number. So the loss of the last command is detected even if one write has several
+            commands.
+        confirmed: for each bucket, the sequence number of the last write that the server confirmed.
     """
 
     def __init__(self, names: Sequence[bytes], subject: str) -> None:
@@ -58,7 +59,7 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and number from HMGET.
-            least: value of `confirmed` for the bucket before the marker was requested.
+            least: the bucket's value in `confirmed`, read before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.
@@ -82,11 +83,11 @@ class Markers:
         return pack(b"HMGET", self._names[bucket], TOKEN, SEQUENCE)
 
     def put_number(self, bucket: int) -> bytes:
-        """Return the command that writes only the number of a bucket's marker."""
+        """Return the command that writes only the sequence number into a bucket's marker."""
         return pack(b"HSET", self._names[bucket], SEQUENCE, sequence_bytes(self.sent[bucket]))
 
     def put(self, bucket: int) -> bytes:
-        """Return the command that writes token and number of a bucket's marker."""
+        """Return the command that writes token and sequence number into a bucket's marker."""
         number = sequence_bytes(self.sent[bucket])
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 

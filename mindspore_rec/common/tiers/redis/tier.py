@@ -6,10 +6,10 @@ Format. The row of key `k` of table `t` is a field of the hash
 The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C over field and row.
 A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
-that owns the bucket, and `s`, the number of the last command that wrote to the bucket. Version 0.1
-wrote values of `row_bytes` bytes without a checksum; values with a checksum are 4 bytes longer.
-With `leftover="keep"`, both kinds of values are legal, and each value that is written again gets a
-checksum. With other values of `leftover`, a value without a checksum is illegal. (So with
+that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
+Version 0.1 wrote values of `row_bytes` bytes without a checksum; values with a checksum are 4 bytes
+longer. With `leftover="keep"`, both kinds of values are legal, and each value that is written again
+gets a checksum. With other values of `leftover`, a value without a checksum is illegal. (So with
 `leftover="keep"`, a value that lost exactly its checksum is read as a value of version 0.1.)
 
 Guarantees.
@@ -90,7 +90,7 @@ class RedisTier:
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
         retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
             value, or 30.
-        worker: number of this worker, which has its own rows. Default: 0.
+        worker: index of this worker, which has its own rows. Default: 0.
         workers: number of workers. Rows that another number of workers wrote are not found.
             Default: 1.
 

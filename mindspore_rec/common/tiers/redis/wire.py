@@ -159,5 +159,5 @@ class Packer:
 
 
 def sequence_bytes(sequence: int) -> bytes:
-    """Return the number of a write as the 8 bytes that the marker stores."""
+    """Return a write's sequence number as the 8 bytes that the marker stores."""
     return sequence.to_bytes(8, "little")

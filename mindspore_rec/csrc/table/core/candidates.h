@@ -47,7 +47,7 @@ class Candidates {
   uint32_t end() const { return store_.end(); }
   // Append the exact counters in the form of row metadata. With a sketch, nothing is appended.
   void Export(std::vector<RowMeta>* counters) const;
-  // Set a key's counter to an exported counter. Throws std::bad_alloc.
+  // Set a key's counter to the value of an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
   // Set the event time of all counters without an event time to the current event time.

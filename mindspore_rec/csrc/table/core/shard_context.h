@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardContext: the state that the shards of a table share. Pins: numbers of steps, calls and
+// ShardContext: the state that the shards of a table share. Pins: indexes of the steps, calls and
 // batches that hold rows in host memory.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace msrec {
 
-// For tables with lower tiers: the numbers of the step, the call and the prefetched batches that
+// For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
 // hold rows in host memory. Because the numbers wrap around, a row that was not touched for a very
 // long time may be held unnecessarily. That does no harm.
 struct Pins {

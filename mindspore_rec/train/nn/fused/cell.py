@@ -71,8 +71,8 @@ class ProgramCell(nn.Cell):
 
     Args:
         program: the finished program.
-        number: number of the program.
-        arguments: numbers of inputs, parameters and further inputs.
+        number: id of the program.
+        arguments: three counts: inputs, parameters and further inputs.
         outputs: widths of the outputs.
         training: whether to keep the values that the gradient needs; if not, the gradient computes
             these values again.

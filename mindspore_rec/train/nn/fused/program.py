@@ -16,7 +16,7 @@ class Columns(NamedTuple):
     """Columns of a value, which is a matrix with one row per sample.
 
     Attributes:
-        value: number of the value.
+        value: index of the value.
         offset: first column.
         width: number of columns.
     """
@@ -34,8 +34,8 @@ class Part(NamedTuple):
     """Part of a parameter.
 
     Attributes:
-        parameter: number of the parameter in its program.
-        offset: number of the parameter's elements before the part. Default: 0.
+        parameter: index of the parameter in its program.
+        offset: count of the parameter's elements before the part. Default: 0.
     """
 
     parameter: int
@@ -108,7 +108,7 @@ class Program:
         return Part(self._parameters - 1)
 
     def _extra(self) -> int:
-        """Return the number of the next further input, which has no gradient."""
+        """Return the index of the next further input, which has no gradient."""
         self._extras += 1
         return self._extras - 1
 
@@ -133,7 +133,7 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: whether the weight is stored as `[x.width, width]`. Default: False.
-            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
+            masks: index of a dropout's masks, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """
         own, inside, is_last = _inside(activation, masks)
@@ -143,7 +143,7 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def _masks(self, count: int) -> tuple[int, int, int]:
-        """Add two further inputs for a dropout; return their numbers and the number of masks."""
+        """Add two further inputs for a dropout; return their indexes and the count of masks."""
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
@@ -304,7 +304,7 @@ class Program:
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
             training: whether to normalize by the batch, and not by the moving statistics.
-            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
+            masks: index of a dropout's masks, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)

@@ -36,8 +36,8 @@ class Node:
 
     Attributes:
         layer: the layer; None for a sum.
-        arguments: for each argument, the numbers of the values that are joined in it.
-        value: number of the value that the layer returns.
+        arguments: for each argument, the indexes of the values that are joined in the argument.
+        value: index of the value that the layer returns.
         activation: activation after a linear layer, or 'none'.
         width: floats per row of the returned value.
     """
@@ -50,7 +50,7 @@ class Node:
 
     @property
     def reads(self) -> list[int]:
-        """Numbers of the values that the layer reads."""
+        """Indexes of the values that the layer reads."""
         return [number for argument in self.arguments for number in argument]
 
 
@@ -62,12 +62,12 @@ class Plan:
         before: steps before the operator.
         nodes: layers of the operator.
         inputs: width of each value that the operator reads, by the value's number, in order.
-        outputs: numbers of the values that the operator returns.
+        outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order, including joins of the operator's outputs that
             these steps read.
         shapes: for each output whose rows are not vectors, the shape of a row, by the output's
             number.
-        matrices: numbers of the inputs that must be matrices.
+        matrices: indexes of the inputs that must be matrices.
         apart: all steps after `before`, in order, for a pass without the operator.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
@@ -384,7 +384,7 @@ def _may_keep_state(step: Step) -> bool:
 
 
 def _only(argument: Any) -> tuple[int, ...]:
-    """Return the number of a value as a tuple; an empty tuple if the argument is no value."""
+    """Return the index of a value as a tuple; an empty tuple if the argument is no value."""
     return (argument.number,) if type(argument) is StandIn else ()
 
 

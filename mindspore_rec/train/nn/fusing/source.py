@@ -109,7 +109,7 @@ def forward_lines(
         signature: arguments of the `construct`.
         made: the plan of the pass.
         graph: path of the operator.
-        results: number of the returned value, or a tuple of numbers.
+        results: index of the returned value, or a tuple of indexes.
 
     Raises:
         TraceError: an argument of a step cannot be written as text.

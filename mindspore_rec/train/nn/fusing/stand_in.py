@@ -46,7 +46,7 @@ class StandIn:
 
     Args:
         recorder: the object that records each use.
-        number: number of the value.
+        number: index of the value.
     """
 
     number: int

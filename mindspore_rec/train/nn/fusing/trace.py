@@ -50,7 +50,7 @@ class Step:
             as 'ops.concat'.
         args: arguments by position, with a `StandIn` for each value.
         kwargs: arguments by name.
-        value: number of the value that the step returns.
+        value: index of the value that the step returns.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Step:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Numbers of the values that the step reads."""
+        """Indexes of the values that the step reads."""
         return values_in((self.args, self.kwargs))
 
 
@@ -72,7 +72,7 @@ class Trace:
     Attributes:
         inputs: number of arguments, which are the values 0, 1, ...
         steps: the steps in order.
-        result: number of the returned value, or a tuple of numbers.
+        result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
         names: namespace, name and value of each global number that `construct` reads.
     """
@@ -85,7 +85,7 @@ class Trace:
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
-    """Return the numbers of the values in arguments, at any depth, from left to right."""
+    """Return the indexes of the values in arguments, at any depth, from left to right."""
     if _is_stand_in(thing):
         return (thing.number,)
     if isinstance(thing, dict):
