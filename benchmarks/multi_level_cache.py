@@ -288,7 +288,7 @@ def disk_limit(
 
 @contextlib.contextmanager
 def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of CacheConfig for the lower tier, which exists until the block ends."""
+    """Yield CacheConfig's arguments for the lower tier; the tier exists until the block ends."""
     if setup.lower == "redis":
         with running_redis(directory / "redis") as url:
             yield {"remote": url}

@@ -13,7 +13,7 @@ __all__ = ["EXTRAS", "pip_install"]
 EXTRAS: dict[str, tuple[str, ...]] = {
     # Dense layers on a GPU need NVIDIA's kernel compiler and matrix library.
     "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
-    # Without crc32c, packed messages are many times slower.
+    # Without crc32c, packing and unpacking messages takes many times as long.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
     # The gRPC front needs gRPC's health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),

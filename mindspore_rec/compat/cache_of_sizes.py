@@ -25,7 +25,7 @@ def cache_of_sizes(
     """Return the tiers of a `create_table` call, from its `cache` or its vocabulary sizes.
 
     Args:
-        where: text before an argument's name in error messages.
+        where: text that precedes an argument's name in error messages.
         dim: number of floats in a row's value.
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.

@@ -61,7 +61,7 @@ def config_of(
         template: the settings that all tables of the conversion share.
         kind: 'hash' or 'static'.
         keep_weights: whether rows start with the values of the weights.
-        prefix: text before the embedding's path in the table's name.
+        prefix: the first part of the table's name; the embedding's path follows.
 
     Raises:
         ValueError: the template's `embedding_dim` differs from the embedding's dim, or the template

@@ -64,15 +64,16 @@ def convert(
 ) -> Conversion:
     """Replace the embeddings of an ordinary network by table lookups; no code needs a change.
 
-    The function finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at
-    any depth and converts the embeddings that match all of `names`, `min_size` and `predicate` (all
-    embeddings, if none of these arguments is set). The weights of these embeddings move into
+    The function finds MindSpore's `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` at
+    any depth. It converts the embeddings that match `names`, `min_size` and `predicate`; an
+    argument that is not set matches all embeddings. The weights of these embeddings move into
     tables, and the changes are printed. Predictions stay the same. All checks are made before any
     change. Either all chosen embeddings are converted, or an error gives the reasons and the
     network stays unchanged.
 
     Convert the network first, then make an optimizer of `mindspore_rec.optim` from
-    `net.trainable_params()`. An optimizer that was made before the conversion has the old weights.
+    `net.trainable_params()`. If an optimizer was made before the conversion, it still refers to the
+    old weights.
 
     Args:
         net: the network; it is changed in place.
@@ -224,7 +225,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.
-        ValueError: there is nothing to revert; a table has rows beyond the old vocabulary; a
+        ValueError: there is nothing to revert, a table has rows beyond the old vocabulary, or a
             converted cell is no longer in the network. After an error, the network is unchanged.
 
     Example:

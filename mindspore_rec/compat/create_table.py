@@ -70,12 +70,13 @@ def create_table(
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. If
             the table has more rows than `device_vocabulary_size`, the further rows are in lower
             tiers. Default: 0.
-        host_vocabulary_size: rows in host memory, if there is an SSD tier below. 0: host memory is
-            the lowest tier and has no limit; `eviction=Eviction(max_rows=N)` limits its rows.
+        host_vocabulary_size: maximum number of rows in host memory, if there is an SSD tier below.
+            With 0, host memory is the lowest tier and has no limit; `eviction=Eviction(max_rows=N)`
+            can limit its rows.
             Default: 0.
         ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
-            times the bytes of `ssd_vocabulary_size` rows with two floats of optimizer state per
-            float of a value. 0 for no SSD tier. Default: 0.
+            times the bytes of `ssd_vocabulary_size` rows, if each float of a value has two floats
+            of optimizer state. 0: no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See

@@ -39,8 +39,8 @@ class EmbeddingLookup(VocabularyLookup):
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
-        max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
-            limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
+            this limit. Default: no limit.
         sparse: must be True for 'CPU' and False for 'DEVICE'.
         dtype: only float32.
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names

@@ -46,8 +46,8 @@ class HashEmbeddingLookup(TableLookup):
         param_init: initial value of a row, with the same choices as `default_value` of
             `MapParameter`. Default: 'normal'.
         sparse: must be True: the gradient of a table has one row per key.
-        max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
-            limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
+            this limit. Default: no limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: a row is evicted if its id has not occurred for this many training
             steps. Default: never.
@@ -66,9 +66,9 @@ class HashEmbeddingLookup(TableLookup):
             eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
             Rec SDK. Default: 1.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig`, in place of the arguments above that describe the table;
-            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup and
-            may be set with it.
+        config: a `TableConfig`, in place of the arguments above that describe the table.
+            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup,
+            and may be set together with `config`.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's
             `output_dtype`. `bfloat16` needs a table with bfloat16 values and no `max_norm`. With
             `bfloat16`, the lookup returns the stored bits of the rows, in half as many bytes as

@@ -28,8 +28,8 @@ class AgeSweep:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
         max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
-            exceeds `max_idle` steps. If the unit is 'steps', `max_idle` whole steps without the key
-            pass before the eviction. None: never.
+            exceeds `max_idle` steps. If the unit is 'steps', a key is evicted after it has been
+            absent for `max_idle` whole steps. None: never.
         unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 

@@ -97,7 +97,7 @@ class KeyColumn:
 
 
 class TimeColumn:
-    """Convert one column to seconds since the epoch.
+    """Convert one column of times to seconds since 1970.
 
     Example:
         >>> TimeColumn("at").convert(pa.array(["1970-01-02", "1970-01-01T00:00:01Z"]))

@@ -42,7 +42,7 @@ class KeyLog:
         paths: the files, in the order of training.
         keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV and
             TSV files without a header.
-        time: name or number of the column with the event time, which is seconds since the epoch,
+        time: name or index of the column with the event times. The times are seconds since 1970,
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: derived from the endings of the file
             names.
@@ -97,7 +97,7 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Yield batches of `batch_size` samples; the last batch may have fewer samples.
+        """Yield batches of `batch_size` samples; only the last batch may have fewer.
 
         Args:
             batch_size: samples of a batch, at least 1.

@@ -14,13 +14,14 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Numbers of exchanges in a step; in an exchange, a worker sends one message to every other worker.
-# A lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
+# Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker. A
+# lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
 # headers, gradients and verdict. The training loop exchanges batches and losses. The average of
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# Number of rows per worker below which a table is small: a hash cannot spread fewer rows evenly.
+# A table with fewer rows per worker than this is small. A hash cannot distribute so few rows
+# evenly.
 _SMALL_ROWS = 64
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
-If an LRU table of C rows admits every key at its first occurrence, the table has the C most
-recently used keys after each batch. The stack distance of a lookup is the number of other keys that
-were used between the last use of the lookup's key and the start of the batch (Mattson, Gecsei,
-Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
-A lookup finds its row in a table of C rows if and only if the stack distance is less than C. The
-stack distances are counted by a Fenwick tree over the times of last use (Fenwick, "A new data
-structure for cumulative frequency tables", 1994).
+If an LRU table of C rows admits every key at its first occurrence, then after each batch the table
+has the C most recently used keys. The stack distance of a lookup is the number of other keys that
+were used between the previous use of the lookup's key and the start of the batch. See Mattson,
+Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal
+9(2), 1970. A lookup finds its row in a table of C rows if and only if the stack distance is less
+than C. The stack distances are counted by a Fenwick tree over the times of last use (Fenwick, "A
+new data structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` at each stack distance d: hits in tables of over d rows."""
+        """Number of `distinct_lookups` at each stack distance d; tables of over d rows hit them."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome of one capacity after the batches so far."""
+        """Return the outcome for one capacity, over the batches added so far."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(
@@ -113,7 +113,7 @@ class StackDistances:
         )
 
     def _up_to(self, places: np.ndarray) -> np.ndarray:
-        """Return, for each place, the number of keys at or before the place."""
+        """Return, for each place, the number of keys at this place or at earlier places."""
         total = np.zeros(len(places), np.int64)
         at = places + 1
         left = np.arange(len(at))

@@ -30,10 +30,12 @@ class TierCounts:
     """Sums over the batches since `start_counting`, one per tier from the top tier down.
 
     Args:
-        found: sum over the batches of the distinct keys whose row was in the tier before the batch.
+        found: count, summed over the batches, of the distinct keys whose row was already in the
+            tier when the batch began.
         written: rows demoted to the tier; 0 for the first tier.
-        rows: rows in the tier after the last batch.
-        new: sum over the batches of the distinct keys without a row before the batch.
+        rows: number of rows that are in the tier after the last batch.
+        new: count, summed over the batches, of the distinct keys that had no row when the batch
+            began.
     """
 
     found: list[int]

@@ -80,13 +80,14 @@ class Tiers:
 class TierUse:
     """Figures of one tier in one choice of tiers.
 
-    Figures per step are means over the steps after the warm-up.
+    Figures per step are means over all steps that follow the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
         rows: rows in the tier at the end.
-        served: share of a step's distinct keys whose rows were in the tier before the step.
+        served: share of a step's distinct keys whose rows were already in the tier when the step
+            began.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
@@ -111,7 +112,7 @@ class TierOutcome:
     Args:
         order: order of demotion, 'lru' or 'lfu'.
         tiers: the tiers, host memory first.
-        new: share of a step's distinct keys without a row before the step.
+        new: share of a step's distinct keys that had no row when the step began.
         fits: whether host memory has room for the distinct keys of each batch.
     """
 
@@ -172,8 +173,8 @@ def plan_tiers(
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: an argument is out of range, the log has no keys or is broken, or no step
-            remains after the warm-up.
+        ValueError: an argument is out of range, the log has no keys or is broken, or the log is not
+            longer than the warm-up.
 
     Example:
         >>> import tempfile

@@ -203,9 +203,9 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
     Raises:
         TypeError: `specs` is of an unsupported type.
-        ValueError: there is no feature, two features have the same name, features of one table
-            differ in a threshold, two features are timestamps, or a table evicts by age but no
-            feature is the timestamp.
+        ValueError: there is no feature, two features have the same name, two features are
+            timestamps, two features of a table have different thresholds, or a table evicts by age
+            and no feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])

@@ -44,11 +44,11 @@ def category_keys(field: str, values: Any) -> np.ndarray:
     Args:
         field: Name of the field, not empty. The name salts the hash, so equal values of two fields
             get unrelated keys.
-        values: One-dimensional strings or integers of length N: a list, a NumPy array, a pandas
-            Series or Categorical, or an Arrow array, chunked array or dictionary array. ``None``,
-            NaN, ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and
-            integers. Unsigned integers must be below ``2**63``. Pandas converts integers to floats
-            if one integer is missing. So floats are read as integers if all floats are whole (up to
+        values: N strings or integers, as a list, a one-dimensional NumPy array, a pandas Series or
+            Categorical, or an Arrow array, chunked array or dictionary array. ``None``, NaN,
+            ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and integers.
+            Unsigned integers must be below ``2**63``. Pandas converts integers to floats if one
+            integer is missing. So floats are read as integers if all floats are whole (up to
             ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline accepts the same
             values as this function.
 

@@ -181,8 +181,8 @@ class QuantileScale(Number):
         frequent = points[(up_to - below) * self.buckets >= len(ordered)]
         self._points = points
         self._ranks = (below + up_to) / (2 * len(ordered))
-        # A bucket begins at each quantile except the first and the last, at each frequent value,
-        # and right after each frequent value.
+        # Buckets begin at three places: at each quantile except the first and the last, at each
+        # frequent value, and right after each frequent value.
         with np.errstate(over="ignore"):
             after = np.nextafter(frequent, np.inf)
         edges = np.union1d(points[1:-1], np.concatenate([frequent, after]))
@@ -190,7 +190,8 @@ class QuantileScale(Number):
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         made = np.interp(numbers, self._points, self._ranks)
-        # Rounding could move a result beyond its interval, above the result of a greater number.
+        # Rounding could move a number's result out of its interval, so that a greater number would
+        # get a smaller result.
         nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
         highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]
         made = 2 * made.clip(self._ranks[nearest - 1], highest) - 1

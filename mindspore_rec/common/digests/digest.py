@@ -7,8 +7,9 @@ One changed row always changes the digest of the table. Several changes cancel e
 chance, once in 2^64. A digest detects faults, but it does not protect against forgery.
 
 A value is digested as float32, whatever precision the table has. The digest of an int8 or int4 row
-is computed from the bytes of its scale, offset and codes, so it differs from the digest of the same
-row in float32. A digest excludes optimizer state, counts and ages, which predictors do not store.
+is computed from the bytes of scale, offset and codes. So the digest differs from the digest of the
+same row in float32. A digest excludes optimizer state, counts and ages, which predictors do not
+store.
 """
 
 from __future__ import annotations

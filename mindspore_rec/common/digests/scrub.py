@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     """Slice of rows that a scrubber has checked.
 
     Attributes:
-        rows: number of rows; 0 after an error if the next slice has the same rows.
+        rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
         last: True for the last slice of the round.
         error: reason why the rows could not be read. Default: None, the rows were read.
         name: name of the rows in a warning about the error. Default: ''.
@@ -91,7 +91,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check slices that are due, for at most a quarter of the time since the last call.
+        """Check slices that are due; this takes at most a quarter of the time since the last call.
 
         Raises:
             Exception: rows are damaged, and `ScrubbedRows.look` raises an error.

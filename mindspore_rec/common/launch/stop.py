@@ -38,7 +38,7 @@ class Stop:
 
     The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
     makes mpirun end the workers. If mpirun needs more than 5 s to end the workers, all processes
-    are killed. If nobody reads the output any more, the workers are asked to stop too. If workers
+    are killed. The workers are also asked to stop if nobody reads the output any more. If workers
     still run after 20 s, mpirun ends them.
 
     Attributes:

@@ -104,8 +104,8 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     pairs = positive.size * negative.size
     if pairs == 0:
         return float("nan")
-    # The number of searches is least if the scores of the smaller class are searched in the larger
-    # class.
+    # Each score of the smaller class is searched for among the scores of the larger class, because
+    # this needs the fewest searches.
     swapped = positive.size > negative.size
     few, many = (negative, positive) if swapped else (positive, negative)
     few, many = np.sort(few), np.sort(many)

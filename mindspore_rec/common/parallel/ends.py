@@ -17,8 +17,8 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds that a program may take to end after an uncaught exception. Without a limit, threads that
-# wait for other workers would delay the end of this program and of the other workers.
+# After an uncaught exception, a program may take this many seconds to end. Without a limit, threads
+# that wait for other workers would delay the end of this program and of the other workers.
 _GRACE = 10.0
 
 

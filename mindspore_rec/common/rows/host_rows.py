@@ -98,8 +98,8 @@ class HostRows(NativeAccess):
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
 
         Raises:
-            ValueError: `rows` is not a legal type; or the table has rows, an optimizer, tiers below
-                host memory or a device cache; or the table is distributed over several workers.
+            ValueError: `rows` is not a legal type, the table is distributed over several workers,
+                or it has rows, an optimizer, tiers below host memory or a device cache.
 
         Example:
             >>> import numpy as np
@@ -228,13 +228,13 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values have changed in memory by themselves.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. A row that was not trained or written since the last delta must still have the stored
-        digest. Trained or written rows cannot be checked before the next delta.
+        delta. If a row has not been trained or written since the last delta, it must still have the
+        stored digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536. More parts make a call shorter. A check of a
-                million rows of 16 floats takes about 20 ms of one CPU. Default: 1, all rows.
+            parts: number of parts, 1 to 65,536. With more parts, each call takes less time. A check
+                of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, all rows.
 
         Returns:
             int64 `[n]`.

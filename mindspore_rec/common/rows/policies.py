@@ -208,9 +208,9 @@ class Eviction:
             the least recently used row is evicted first. Default: 'lru'.
         half_life_steps: number of steps, above 0, after which an occurrence counts half.
             `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
-        min_norm: minimum L2 norm of a row's value, above 0. The sweep evicts a row with a smaller
-            norm within 256 steps. Rows with initial values may be evicted too: choose a limit below
-            the norm of initial values, or the trigger 'callback'.
+        min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
+            evicts the row after at most 256 steps. Rows with initial values may be evicted too:
+            choose a limit below the norm of initial values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only in a call of
             `table.evict()`, for example by `EvictCallback`. Default: 'step'.

@@ -171,8 +171,8 @@ def _check_table(where: str, table: Any) -> None:
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges equal the ranges of the native clock, so that setting the clock cannot fail after
-    # the rows are loaded.
+    # The ranges equal the ranges of the native clock. So after the rows are loaded, setting the
+    # clock cannot fail.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)

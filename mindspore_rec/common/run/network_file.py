@@ -60,8 +60,8 @@ class Lookup:
         ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
-        combiner: 'sum', 'mean' or 'sqrtn' if each row of the ids `[B, L]` is a bag, which becomes
-            one row; None if each id becomes one row.
+        combiner: 'sum', 'mean' or 'sqrtn' if the rows of each line of the ids `[B, L]` are combined
+            to one row; None if each id becomes one row.
         grouped: whether `tables` has one table for each column of the ids.
         offsets: input with the first position of each bag in ids `[N]`; None if each row of the ids
             is a bag.

@@ -99,8 +99,8 @@ class Publisher:
         The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged. All undamaged checkpoints were
-                copied before the error.
+            CheckpointError: a checkpoint of the run is damaged. Before the error was raised, all
+                undamaged checkpoints were copied.
             ValueError: the copy belongs to another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.

@@ -106,9 +106,9 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
 
     Raises:
         ValueError: the stream needs more than `most` bytes, has more than 16,384 columns, or has
-            columns that are nested deeper than 16. The error is also raised for columns of unions,
-            run ends or list views, for bytes that are not an Arrow IPC stream, and for bytes after
-            the stream's end.
+            columns that are nested deeper than 16. The error is also raised in three other cases: a
+            column has unions, run ends or list views; the bytes are not an Arrow IPC stream; or
+            bytes follow the stream's end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})

@@ -21,7 +21,7 @@ class PassPlace:
     """Position of a batch in data that are read again from the beginning in each pass.
 
     Args:
-        passes: number of passes before the batch's pass.
+        passes: number of complete passes before the pass to which the batch belongs.
         batches: number of batches of the pass, up to and including the batch.
         first: digest of the first batch of the pass.
         digest: digest of the pass's batches, in order, up to and including the batch.
@@ -191,7 +191,7 @@ class BatchSource(ABC):
 
     @property
     def reads_on(self) -> bool:
-        """True if `read()` may be called again after an exception without losing a batch."""
+        """True if no batch is lost when `read()` is called again after an exception."""
         return False
 
     @property
@@ -250,8 +250,8 @@ class BatchSource(ABC):
 class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to it.
 
-    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches, and
-    its state is still the state after the last batch used in training.
+    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches.
+    Even then, its state is the state after the last batch that was used in training.
 
     Args:
         source: source of the batches.

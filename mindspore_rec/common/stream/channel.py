@@ -3,7 +3,7 @@
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
 receiver may restart from any saved state. A message contains the name of its sender and a number.
-So a receiver drops messages that a sender sends again after a crash.
+So if a sender repeats messages after a crash, a receiver drops the repeated messages.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class DataSender:
     """Sender of rows into a channel.
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
-    raises an error. After an error, the channel contains all messages before the first lost
-    message. So a sender that resumes from a saved state loses and duplicates nothing.
+    raises an error. If an error occurs, the channel still contains all messages that precede the
+    first lost message. So a sender that resumes from a saved state loses and duplicates nothing.
 
     Args:
         address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
@@ -54,8 +54,8 @@ class DataSender:
             rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
         sender_name: name of the sender, which must be the same after a restart. Default: a random
-            name. With a random name, receivers cannot detect messages that are sent again after a
-            restart.
+            name. With a random name, receivers cannot detect messages that a restarted sender
+            repeats.
         kafka_options: settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:
@@ -145,7 +145,7 @@ class DataSender:
         Earlier messages of other senders stay valid. `FeatureWorker` calls this method.
 
         Raises:
-            ReplacedError: another sender of this name has taken over after this sender.
+            ReplacedError: a later sender with this name has taken over.
             RuntimeError, ConnectionError: the channel cannot be written or read.
         """
         self._epoch = self.claims.claim()
@@ -214,8 +214,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name, or a setting of the
-                messages that were sent after the state has changed.
+            ValueError: the state belongs to a sender with another name; or messages were sent after
+                the state, and a setting of these messages has changed.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(

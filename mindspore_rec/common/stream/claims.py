@@ -2,8 +2,8 @@
 """Claims: a log decides which of several feature workers of one name is the current worker.
 
 When a worker starts, it writes a claim into a log, which is a separate topic. The offset of the
-claim determines the worker's epoch. Every claim has a different epoch, and later claims have
-greater epochs. Epochs do not depend on the workers' clocks, hosts or file systems. Each message in
+claim determines the worker's epoch. No two claims have the same epoch, and a later claim has a
+greater epoch. Epochs do not depend on the workers' clocks, hosts or file systems. Each message in
 the channel contains the epoch of its worker. Receivers ignore a message whose epoch is below the
 greatest epoch that they have received for the worker's name.
 """
@@ -67,7 +67,7 @@ class Claims:
         """Claim the name, and return an epoch that is greater than all earlier claims' epochs.
 
         Raises:
-            ReplacedError: another worker has claimed the name after this worker.
+            ReplacedError: another worker has claimed the name later than this worker.
             RuntimeError, ConnectionError: the log cannot be written or read.
         """
         life = uuid.uuid4().hex

@@ -15,14 +15,14 @@ class Message(NamedTuple):
     """Message of a partition.
 
     Args:
-        offset: position of the message in the partition. Later messages have greater offsets,
+        offset: position of the message in the partition. Offsets ascend from message to message,
             possibly with gaps.
         timestamp: time of the message in the log, in milliseconds since 1970; -1 if the time is
             unknown.
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets just before the message that the reader skips because of
+        skipped: number of offsets that the reader skips just before the message, because of
             transactions. The skipped offsets belong to markers of transactions, and to messages of
             aborted transactions if the reader omits such messages. All other missing offsets belong
             to messages that the log has removed.

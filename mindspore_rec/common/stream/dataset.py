@@ -29,9 +29,9 @@ class StreamingDataset(BatchSource):
     """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
     The dataset's state consists of the position in the stream and the transform's state, both after
-    the same batch. `state_dict(batches=...)` returns the state after the batches used in training,
-    even if more batches have been read ahead. `RecCheckpoint` saves the state if the training data
-    are this object or a `BatchWrapper` around this object, such as `FeatureBatches`.
+    the same batch. `state_dict(batches=...)` returns the state after the last batch used in
+    training, even if further batches have been read ahead. `RecCheckpoint` saves the state if the
+    training data are this object or a `BatchWrapper` around this object, such as `FeatureBatches`.
     `RecCheckpoint` refuses data that hide the dataset, because the number of batches used in
     training is then unknown. For example, a `mindspore.dataset.GeneratorDataset` or a generator
     expression hides the dataset.
@@ -47,8 +47,8 @@ class StreamingDataset(BatchSource):
         transform: function, for example a `FeaturePipeline`, that converts a record batch to a dict
             of whole-batch arrays by column name, with the label last. If the transform has
             `state_dict` and `load_state_dict`, its state is part of the dataset's state. A batch
-            without rows after the transform is skipped. Default: `to_arrays`, which does not change
-            the columns.
+            that has no rows after the transform is skipped. Default: `to_arrays`, which does not
+            change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
             not inputs of the network, such as the event time, can be left out. Default: None, all
             columns.

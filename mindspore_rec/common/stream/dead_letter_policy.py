@@ -25,8 +25,8 @@ class DeadLetterPolicy:
             is an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
             (0, 1]. 1 means no limit (default 0.5).
-        on_dead_share: reaction to a greater share: "stop" raises a `TooManyDeadLettersError` with
-            the commonest reason, "warn" writes a warning to the log (default "stop").
+        on_dead_share: what happens if the share is exceeded. "stop" (the default) raises a
+            `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
         dead_share_messages: number of last messages from which the share is computed, at least 10.
             The share is not checked before this number of messages has been read (default 1000).
 

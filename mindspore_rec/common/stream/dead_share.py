@@ -29,7 +29,7 @@ class DeadShare:
     stream's state.
 
     Args:
-        policy: maximum share of bad messages, and the reaction to a greater share.
+        policy: maximum share of bad messages, and the reaction if the share is exceeded.
         topic: name of the topic, for the error message.
 
     Example:

@@ -24,8 +24,8 @@ class Decisions:
         journal: storage of the decisions; None for a new journal in memory.
         order: interleaver whose partitions leave the turns, join the turns or are added.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have taken the known message without a decision, so
-            this run may not make a decision before the message.
+            reading began. An earlier run may have taken the known message without a decision. So
+            this run may not make a decision just before that message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.

@@ -2,8 +2,8 @@
 """Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
 A format reads many messages at once, because one row per message is common and a parser call is
-expensive. If reading several messages fails, the batch is halved until the bad messages are
-isolated.
+expensive. If several messages cannot be read together, they are halved repeatedly until the bad
+messages are isolated.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ class Block:
         sequences: sequence of each message; None if messages have no sequences. A message is a
             duplicate if its sequence number is not above the last number of its producer.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: number of messages that the log removed just before each message. Default: none.
+        missing: for each message, how many messages just before it were removed from the log.
+            Default: none.
     """
 
     def __init__(
@@ -115,7 +116,8 @@ class Interleaver:
         duplicates: number of messages left out because their sequence number was already taken.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages left out because their producer was replaced.
-        missing: number of messages that the log removed before the stream took them.
+        missing: number of messages that were removed from the log before the stream could take
+            them.
     """
 
     def __init__(self, partitions: list[int], turn: int) -> None:

@@ -20,8 +20,8 @@ class Interruption:
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once, so that a silent source does not delay the
-    stop. A MindSpore data pipeline still delays the stop, because Python handles no signal inside
-    the pipeline before the next batch. A stream shares locks with its threads. So the stream raises
+    stop. A MindSpore data pipeline still delays the stop: Python handles a signal only when the
+    pipeline returns the next batch. A stream shares locks with its threads. So the stream raises
     KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
@@ -59,7 +59,7 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Reinstall the SIGINT handler. Must be called after each call of a cell."""
+        """Reinstall the SIGINT handler. Call this function after each call of a cell."""
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 

@@ -26,8 +26,8 @@ class Decision(NamedTuple):
         taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
             turns. With "join", the partition gets turns again. With "cut", the batch ends before
-            the next message, with fewer rows than the batch size. With "add", a partition that was
-            added to the topic after the stream began gets turns from now on.
+            the next message, with fewer rows than the batch size. "add": a partition was added to
+            the topic after the stream began. From this decision on, the partition gets turns.
         partition: index of the partition; -1 for "cut".
     """
 
@@ -141,8 +141,8 @@ class Journal:
         does not change.
 
         Args:
-            check: function that raises an error if this process may not take the file over. `check`
-                is called after the copy is written and before the copy gets its name. Default: a
+            check: function that raises an error if this process may not take the file over. When
+                the copy is written, `check` is called, and then the copy gets its name. Default: a
                 function that never raises.
 
         Raises:

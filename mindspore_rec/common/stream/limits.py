@@ -19,8 +19,8 @@ class StreamLimits:
     """Limits on a stream's messages, on its waits and on its reading ahead.
 
     Args:
-        max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message
-            is bad.
+        max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A message over the
+            limit is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
             Default: no ranges. The stream's format needs a schema with the columns of
@@ -31,13 +31,14 @@ class StreamLimits:
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
-            After the wait, the stream leaves the partition out until the partition has messages.
+            After this wait, the stream continues without the partition until the partition has
+            messages again.
             Default: None, wait forever.
         max_wait_seconds: maximum seconds, above 0, that rows wait for a full batch. Default: None,
             wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message
             that was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
-            The size of messages is the greater of their stored size and their decoded size.
+            Messages have a stored size and a decoded size; the greater of these two sizes counts.
         on_missing: reaction if messages between two other messages are missing, for example because
             compaction removed them before they were read. The reaction "warn" writes a warning to
             the log each time the number of missing messages has doubled, and "stop" raises a

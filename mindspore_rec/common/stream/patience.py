@@ -17,10 +17,10 @@ class Verdict(NamedTuple):
     """Next action of a stream that waits for messages.
 
     Args:
-        kind: "wait", "cut", "leave" or "end". With "wait", the stream waits longer. With "cut", the
-            batch ends now, with fewer rows than the batch size. With "leave", the partition that
-            has the turn is left out of the turns. With "end", the stream ends, and the rows of the
-            unfinished batch are not returned.
+        kind: "wait", "cut", "leave" or "end". With "wait", the stream continues to wait. With
+            "cut", the batch ends now, with fewer rows than the batch size. With "leave", the
+            partition that has the turn is left out of the turns. With "end", the stream ends, and
+            the rows of the unfinished batch are not returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
     """
@@ -76,7 +76,7 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that no rows wait for a full batch any more."""
+        """Record that there are no more rows that wait until a batch is full."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:

@@ -285,8 +285,8 @@ class StreamSource:
         """Read only the partitions in `partitions`, which all workers know.
 
         Args:
-            partitions: indexes of the partitions that all workers know. The method must be called
-                before a state is loaded or a batch is taken.
+            partitions: indexes of the partitions that all workers know. Call this method before you
+                load a state or take a batch.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -315,8 +315,8 @@ class StreamSource:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
         The method is for a reader that writes its state to disk before it continues. The state
-        records the decision, so that the reader's output since the previous state is repeated
-        unchanged.
+        records the decision. So if the reader repeats its output since the previous state, the
+        output is unchanged.
         """
         self._decisions.adds = "asked"
 
@@ -639,7 +639,8 @@ class StreamSource:
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the stream's position as JSON values.
 
-        When this method returns, bad messages before the position are in the dead-letter topic.
+        When this method returns, all bad messages before the position have been written to the
+        dead-letter topic.
 
         Args:
             batches: number of batches, over all runs, after which the position is returned. A

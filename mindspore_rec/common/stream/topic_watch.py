@@ -62,7 +62,7 @@ class TopicWatch:
         return new
 
     def report(self, partitions: Collection[int]) -> None:
-        """Log that the topic has new partitions since the stream began."""
+        """Log that partitions were added to the topic after the stream began."""
         logger.warning(
             "topic %r has partitions %s, which it had not when this stream began: %s",
             self._client.topic,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureWorker: send features of raw rows, without loss or duplicates after a kill."""
+"""FeatureWorker: send features of raw rows; a kill causes neither loss nor duplicates."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _REPEATED = ("batch_size", "turn_messages", "message_rows", "num_shards", "full_
 class FeatureWorker:
     """Worker that sends the batches of a stream into a channel.
 
-    At intervals, the worker saves one state: the position in the stream, the transform's state, the
-    number of the next message, and the settings that determine the rows of a message. After a kill,
-    the worker resumes from the last state. The worker sends the messages after the state again,
-    with the same numbers. Receivers drop repeated messages.
+    At intervals, the worker saves one state. The state consists of the position in the stream, the
+    transform's state, the next message's sequence number, and the settings that determine the rows
+    of a message. After a kill, the worker resumes from the last state. The worker sends the
+    messages after the state again, with the same numbers. Receivers drop repeated messages.
 
     A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added. A worker with new settings uses the old settings to
     repeat the messages after the state, and the new settings from the next batch on. Other settings
-    of the source, such as `value_ranges`, may change only after an orderly end, when no message was
-    sent after the state. The transform may change if it makes the same number of rows from a batch
-    as before.
+    of the source, such as `value_ranges`, may change only after an orderly end. In this case no
+    message was sent after the state. The transform may change if it makes the same number of rows
+    from a batch as before.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
@@ -65,9 +65,10 @@ class FeatureWorker:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
-            raised if the state belongs to another stream or sender, or is missing although a worker
-            of this name has saved a state. The error is also raised if messages after the state
-            cannot be repeated because a setting has changed or the journal is missing.
+            raised if the state belongs to another stream or sender. A missing state is an error if
+            a worker with this name has saved a state before. The error is also raised if the
+            messages that followed the state cannot be repeated, because a setting has changed or
+            the journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -137,7 +138,7 @@ class FeatureWorker:
                 "sender_name, which sends everything anew"
             )
         # After `take_over`, an earlier worker on any host sends no valid message and saves no
-        # state. So no earlier worker changes the state or the journal any more.
+        # state. So from now on, no earlier worker can change the state or the journal.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -223,8 +224,8 @@ class FeatureWorker:
         Raises:
             ReplacedError: another worker has taken over the state.
             RuntimeError: this worker has run already, or messages did not get into the channel.
-            Exception: an error of the stream or the transform. The next worker repeats the messages
-                that were sent since the state was saved.
+            Exception: an error of the stream or the transform. The next worker repeats all messages
+                that this worker sent after the save of the state.
         """
         self._check_lock()
         try:

@@ -38,8 +38,8 @@ auto WithPython(Fn fn) {
   }
 }
 
-// Returns an array that does not own its memory. The data is not copied, so Python must not keep
-// the array after the call.
+// Returns an array that does not own its memory. The data is not copied, so Python must not use the
+// array after the call.
 template <typename T>
 py::array Borrow(const T* data, std::vector<py::ssize_t> shape, bool writable) {
   py::array array(py::dtype::of<T>(), std::move(shape), data, py::none());

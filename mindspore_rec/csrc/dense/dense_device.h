@@ -38,7 +38,7 @@ class DenseDevice {
   virtual void Clear(void* memory, size_t bytes) = 0;
   // Copies from the host's memory. After the return, the caller may change the host's memory.
   virtual void Upload(const void* from, size_t bytes, void* to) = 0;
-  // Copies to the host's memory and waits until the copy is complete.
+  // Copies to the host's memory, and returns when the copy is complete.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
   // The thread that runs a program calls Begin before the run and End after the run (`DeviceTurn`).

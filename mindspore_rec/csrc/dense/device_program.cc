@@ -25,8 +25,9 @@ constexpr int64_t kAlignedFloats = 64;
 
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
-// Throws if several workers share the batch. With a shared batch, a worker would hold the device
-// while it waits for statistics of another worker, and the other worker would wait for the device.
+// Throws if several workers share the batch. A shared batch could cause a deadlock: one worker
+// holds the device and waits for another worker's statistics, and the other worker waits for the
+// device.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
   throw std::invalid_argument("layers on " + device.name() +
@@ -108,7 +109,7 @@ void DeviceProgram::Release() {
   }
 }
 
-// True if one more forward pass may be kept for its backward pass.
+// True if the values of one more forward pass may be kept for the backward pass.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
   size_t bytes = kept_.front()->bytes();  // the next pass takes about as many

@@ -104,8 +104,8 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 }
 
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
-// cache and many threads get slices. Slices are smaller for small batches. Slices are also smaller
-// if slices of 256 rows would leave threads idle at the end of the batch. For batches of at most
+// cache and many threads get slices. Slices are smaller for small batches. Slices have fewer than
+// 256 rows also if threads would otherwise be idle at the end of the batch. For batches of at most
 // 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into equal
 // slices, and the number of rows in a slice is a multiple of 2.
 int64_t SliceRows(int64_t batch);

@@ -45,8 +45,8 @@ void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, 
 void DenseProgram::Cut(BatchRun* run) const {
   run->program = this;
   run->slice_rows = SliceRows(run->batch);
-  // A prediction with few rows uses one slice without padding rows, because a product of 16 rows
-  // takes several times as long as a product of one row.
+  // A prediction with few rows uses one slice without padding rows. A product of 16 rows would take
+  // several times as long as a product of one row.
   if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
@@ -99,8 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // In a program with one stage, values stay in the thread's cache. With several stages, the values
-  // of all slices must be kept until the next stage.
+  // In a program with one stage, values stay in the thread's cache. If there are several stages,
+  // the values of all slices must be kept for the next stage.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -71,8 +71,8 @@ struct Args {
     if (type == "int8" || type == "uint8" || type == "bool") return 1;
     throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
   }
-  // Returns the elements of an argument. Throws unless the argument has exactly `count` elements of
-  // dtype T (`DataAtLeast`: `count` or more).
+  // Returns the elements of an argument. Throws unless the argument has dtype T and exactly `count`
+  // elements (`DataAtLeast`: at least `count`).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);

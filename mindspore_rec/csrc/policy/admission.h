@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admission: the rule that decides which keys get rows. For a key that is not admitted, a lookup
-// returns the table's unknown value, and the key is not trained. All occurrences of a key in a
-// batch get the same decision, because the whole batch is counted before the decision.
+// returns the table's unknown value, and the key is not trained. The decision is made after the
+// whole batch is counted, so all occurrences of a key in a batch get the same decision.
 #pragma once
 
 #include <cmath>

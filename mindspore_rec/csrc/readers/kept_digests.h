@@ -43,8 +43,8 @@ class KeptDigests {
   size_t Bytes() const;
 
   // Append at least `least` keys, beginning at `place`, and the kept halves of their digests. A
-  // place of 0 begins a round. At the end of a round, Next may append fewer keys. Return the next
-  // place, or 0 at the end.
+  // place of 0 begins a round. At the end of a round, Next may append fewer than `least` keys.
+  // Return the next place, or 0 at the end.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 

@@ -98,7 +98,7 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   const uint64_t arena = RoundUp(kSharedControlBytes, kHugePage);
   const uint64_t bytes = arena + most * (specs.size() + 1);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) Fail("ftruncate");
-  // Seal the length: if the file became shorter, an access to a mapped page would raise SIGBUS.
+  // Seal the length. If the file were shortened, an access to a mapped page would raise SIGBUS.
   // Some files cannot be sealed, so errors are ignored.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* mapped = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -79,8 +79,8 @@ class SharedMemory {
   // Allocate memory for a range, or throw std::bad_alloc. Writing to an allocated range cannot
   // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
-  // Release the whole pages within a range to the operating system. The pages contain zeros
-  // afterwards.
+  // Return to the operating system all pages that are entirely inside a range. The pages contain
+  // zeros afterwards.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process

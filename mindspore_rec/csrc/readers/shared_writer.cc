@@ -66,8 +66,8 @@ uint64_t SharedWriter::RootPlace() {
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));
 }
 
-// Publish a root; all later calls of Enter use this root. `retired` has the ranges that only older
-// roots reach, and capacity for one more range.
+// Publish a root; all later calls of Enter use this root. `retired` contains the ranges that can be
+// reached only from older roots, and has capacity for one more range.
 void SharedWriter::PublishRoot(const char* root, uint64_t offset, std::vector<SharedBlob> retired) {
   const size_t bytes = SharedRoot::Bytes(memory_->tables());
   SharedControl& control = memory_->control();

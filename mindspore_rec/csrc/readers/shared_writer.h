@@ -4,8 +4,9 @@
 // prepared in memory that readers do not use yet, and then published. Readers see all of a change
 // or nothing of it.
 //
-// A delta is published as an overlay, a small hash table of the changed keys that readers search
-// before the index. A change that replaces all rows is published as a new index instead.
+// A delta is published as an overlay: a small hash table of the changed keys. Readers search the
+// overlay first, and then the index. A change that replaces all rows is published as a new index
+// instead.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
 //   rows yet. Step 2 publishes a root with the overlay. Readers that enter after step 2 see the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: the work after a change is published. Merges overlays into the index, and frees
-// memory that only older roots reach.
+// SharedWriter: the work that follows the publication of a change. Merges overlays into the index,
+// and frees memory that only older roots reach.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -19,8 +19,8 @@
 namespace msrec {
 
 // A table has only a few shards. The positions of a shard are spread over the whole batch, so work
-// on each shard accesses nearly all pages of the lookup's output and gradient. With more shards,
-// the pages of output and gradient would be accessed more often.
+// on each shard accesses nearly all pages of the lookup's output and gradient. With more shards
+// than this, each page of output and gradient would be accessed more often.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. These
-// functions allocate no memory, so they cannot fail after a change that cannot be undone.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. If a
+// change cannot be undone, nothing after the change may fail. So these functions allocate no
+// memory.
 #pragma once
 
 #include "rows/batch.h"
@@ -9,7 +10,7 @@
 
 namespace msrec {
 
-// Maximum number of ids in a batch that one thread finishes before a second thread could wake up.
+// Maximum number of ids in a batch that one thread processes faster than a second thread wakes up.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>

@@ -87,7 +87,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // Here, the row has left the table since the earlier lookup. The gradient of the key is
+        // Here, the row has left the table after the earlier lookup. The gradient of the key is
         // then added at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
@@ -95,7 +95,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     }
     part->n = part->set.size();
     // The place after the last key collects the gradients of keys whose rows have left the table.
-    // No new key of the lookup uses the place after the last key.
+    // No new key in the lookup uses the place that follows the last key.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }

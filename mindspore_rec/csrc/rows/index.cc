@@ -161,8 +161,9 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
-      // Decrement the overflow counters of the chunks from the key's home chunk to the chunk before
-      // the key's entry. A saturated counter has lost the exact number, so it does not change.
+      // Decrement the overflow counters of the chunks from the key's home chunk up to, but without,
+      // the chunk that has the key's entry. A saturated counter has lost the exact number, so it
+      // does not change.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -232,7 +233,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
 }
 
 void Index::Split(uint32_t segment, uint64_t hash) {
-  // Do everything that can fail before the index changes.
+  // First do everything that can fail; the index has not changed yet.
   const auto contents = Contents(segments_[segment]);
   segments_.reserve(segments_.size() + 1 > segments_.capacity() ? 2 * segments_.size() : 0);
   if (segments_[segment].depth == depth_) {

@@ -40,8 +40,8 @@ class Index {
   // unchanged.
   void Insert(uint64_t hash, uint32_t id);
 
-  // Grow the segments that could not grow earlier because memory was short. A segment that could
-  // not grow has room for only a few more inserts. Throws std::bad_alloc.
+  // Grow the segments that could not grow earlier because memory was short. If a segment could not
+  // grow, it has room for only a few inserts. Throws std::bad_alloc.
   void CatchUp();
 
   // Remove key and return its row id, or kNone if key was absent.

@@ -42,7 +42,7 @@ struct Rule {
   // the state. The other floats are initialized to 0.
   int32_t FirstAccumulators(int32_t dim) const;
   // Returns whether the state consists of sums that only grow, and not of moving averages. With few
-  // bits, a large sum would no longer grow.
+  // bits of precision, small additions to a large sum would be rounded away.
   bool KeepsSums() const;
 };
 

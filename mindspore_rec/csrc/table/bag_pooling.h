@@ -23,8 +23,8 @@ class BagPooling {
   // Throw std::invalid_argument unless the offsets begin with 0, never decrease, and are at most
   // the number of ids.
   void Check(const IdView& ids, const BagView& bags) const;
-  // Allocate the memory that Pool needs. Called before the lookup changes the table. Throws
-  // std::bad_alloc.
+  // Allocate the memory that Pool needs. Called at a time when the lookup has not changed the table
+  // yet. Throws std::bad_alloc.
   void Reserve(Batch* batch, const BagView& bags);
   // Combine the rows of each bag into out [number of bags, dim]. Store the bag and the weight of
   // each position in the batch, for the gradient. For a key without a row, the value is `unknown`.

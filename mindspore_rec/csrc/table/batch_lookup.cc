@@ -73,7 +73,7 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
     // ReserveRows allocates only if other lookups have used the reserved memory.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
-  // Another lookup may have inserted some of the batch's keys since the probe.
+  // After the probe, another lookup may have inserted some of the batch's keys.
   batch->probed = false;
   Fetch(batch, LookupPurpose::kTrain, true, unknown, out);
 }

@@ -50,7 +50,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // With on_trigger, nothing is due before the first trigger.
+  // With on_trigger, no row is due until the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -91,7 +91,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   // Rows that are older than the first event time get the first event time.
   if (first) {
     // If an earlier first event time exists, the clock was set back to no event time in between.
-    // Rows with the earlier first event time no longer match the kept digest.
+    // Rows that have the earlier first event time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

@@ -95,8 +95,8 @@ class Table {
   // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
   // table that is not trainable.
   void NoteToken(float token);
-  // Throw std::runtime_error unless `received` is the sum of the tokens since the last step. With
-  // `forget`, the tokens are cleared afterwards.
+  // Throw std::runtime_error unless `received` is the sum of all tokens that were made since the
+  // last step. With `forget`, the tokens are cleared afterwards.
   void RequireTokens(float received, bool forget = false);
 
   // Return the hash (HashIds) and the number of ids for each training lookup of the last step with
@@ -112,8 +112,8 @@ class Table {
   // another layout. In a table with lower tiers, handles are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
-  // admitted are dropped. Throws StaleHandle, and then adds nothing, if a handle belongs to another
-  // table, was made up, or is no longer valid.
+  // admitted are dropped. Throws StaleHandle if a handle belongs to another table, was made up, or
+  // is no longer valid; in this case, nothing is added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Set the rule. Existing rows keep their values. The state of existing rows starts fresh, unless
@@ -191,8 +191,8 @@ class Table {
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
-  // table is empty afterwards, and the tier is cleared before its next use. If memory runs out, all
-  // rows remain.
+  // table is empty afterwards. A tier that failed is cleared before it is used again. If memory
+  // runs out, all rows remain.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

@@ -52,8 +52,8 @@ class TableChanges {
   // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
   // cache.
   bool DigestIsReady();
-  // If a digest is kept, update the rows in host memory before an epoch ends. If the update fails,
-  // drop the digest.
+  // Called before an epoch ends. If a digest is kept, update the rows in host memory. If the update
+  // fails, drop the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -30,12 +30,12 @@ class TableTiers {
   // Wait until the rows of batch `number` are in host memory; return the time of the wait in
   // seconds. If the prefetch failed, throws the prefetch's exception and releases the batch.
   double PrefetchWait(int64_t number);
-  // Release batch `number` and all earlier batches, whose rows are no longer needed.
+  // Release batch `number` and all earlier batches; their rows may leave host memory.
   void PrefetchDone(int64_t number);
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.
   void Flush();
-  // Continue a walk over all tiers: read and check about `most` more records, at least 1. In one
+  // Continue a walk over all tiers: read and check about `most` further records, at least 1. In one
   // round, the walk reads each record once. Returns the number of records read, and whether the
   // round has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call
   // starts a new round. Scrub also throws the exceptions of a tier.

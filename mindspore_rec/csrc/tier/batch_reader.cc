@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched in groups of depth / kFetchShare. Groups need fewer system calls, and
-// enough reads still remain in flight.
+// Completions are fetched in groups of depth / kFetchShare. Submitting reads in groups needs fewer
+// system calls than submitting single reads, and still keeps enough reads in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace

@@ -140,7 +140,7 @@ class PosixLock : public FileLock {
 
  private:
   // A flock() lock belongs to the open file, and forked children share the open file. So the lock
-  // would last until the last child has ended. Therefore, a child first closes its copies of the
+  // would remain until all children have ended. Therefore, a child first closes its copies of the
   // descriptors, which does not unlock the parent's file. Locks of fcntl() belong to a process. A
   // process would lose its fcntl() locks when any of its code closed that file. Also, fcntl() locks
   // would not separate two tables of one process.

@@ -75,7 +75,8 @@ class File {
 class FileLock {
  public:
   virtual ~FileLock() = default;
-  // Throws IoError if the locked path no longer exists, or is a different file now.
+  // Throws IoError if the locked path no longer exists, or now names a different file than the
+  // locked file.
   virtual void Check() const = 0;
 };
 

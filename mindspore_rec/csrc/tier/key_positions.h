@@ -8,14 +8,14 @@
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
 // their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// order needs no sorting. A search for an absent key ends at the first greater hash, and a table
-// grows in one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to
-// 15.4 bytes per key.
+// order needs no sorting. A search for an absent key ends at the first hash that is greater than
+// the key's hash. A table grows in one sequential pass. A table grows by a tenth when it is 0.88
+// full, so it takes 13.6 to 15.4 bytes per key.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the
 // secrets. If an attacker chooses keys of a single part, the part's table becomes large. A search
-// in a large table is as fast as in any table, but the table grows in larger pieces.
+// in a large table takes no longer than in a small table, but a large table grows in larger pieces.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -128,8 +128,8 @@ class KeyPositions {
   // Returns the first place whose entry is empty or has a hash not less than `hash`, or table.end
   // if there is no such place.
   static uint32_t LowerBound(const Table& table, uint64_t hash);
-  // `tail` is the minimum number of places after the last home place; more places are added if
-  // necessary.
+  // `tail` is the minimum number of places that follow the last home place; further places are
+  // added if necessary.
   void Resize(Table* table, uint32_t capacity, uint32_t tail = 0);
 
   std::vector<Table> tables_;

@@ -26,8 +26,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// The log may have gc_ratio records per live row, and one more segment, so that small tiers are not
-// collected. Writers wait if the log exceeds the limit of the log by 8 % and two segments.
+// The log may have gc_ratio records per live row, plus one segment. Because of the extra segment,
+// small tiers are not collected. Writers wait if the log exceeds the limit of the log by 8 % and
+// two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

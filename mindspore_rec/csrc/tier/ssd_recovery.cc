@@ -2,7 +2,7 @@
 //
 // Opening of an SsdTier: the manifest lists the segments, and their keys are replayed in the order
 // of the log. The segment that was last when the process ended is read record by record. The valid
-// records of the last segment are sealed, so that nothing is ever written after a torn tail.
+// records of the last segment are sealed. So no record is ever written behind a torn tail.
 //
 // The directory is locked before any access, because another process may change an unlocked
 // directory. A number in a file is accepted only if the file's size allows it.
@@ -24,8 +24,8 @@ constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 // A disk reads this many bytes almost as fast as one block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// Limit on the total buffer size of reads in flight, because more large reads at a time make no
-// disk faster.
+// Limit on the total buffer size of reads in flight. With more large reads at a time, no disk would
+// be faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments

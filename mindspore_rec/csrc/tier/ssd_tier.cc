@@ -263,7 +263,7 @@ void SsdTier::AddHead() {
     try {
       env_->Remove(path);
     } catch (const IoError&) {
-      // Ignore this error, because the first error is more useful.
+      // Ignore this second error, because the first error is more useful to the user.
     }
     throw;
   }

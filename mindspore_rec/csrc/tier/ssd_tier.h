@@ -11,8 +11,8 @@
 //    Corruption. Every record is checked by CRC32C, and the index points only to the newest
 //    records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged and a
-//    prefix of the later writes. A torn tail is dropped; damage before the tail is reported as
-//    Corruption.
+//    prefix of the later writes. A torn tail is dropped. If the data before the tail are damaged,
+//    Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
@@ -110,8 +110,8 @@ class SsdTier : public Tier {
     size_t i;
   };
   // Number of free segments within max_bytes that each kind of operation must leave. A collection
-  // needs less than one free segment. Erasing must still be possible when writing is not possible
-  // any more.
+  // needs less than one free segment. When rows can no longer be written, erasing must still be
+  // possible.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;

@@ -33,17 +33,17 @@ struct TierStats {
   Seconds throttled{0};           // writers waited for garbage collection
 };
 
-// A walk over all rows of a tier, one part at a time. Only one thread may use a scan, and the scan
-// must be destroyed before the tier.
+// A walk over all rows of a tier, one part at a time. Only one thread may use a scan. The scan must
+// be destroyed first, and then the tier.
 class TierScan {
  public:
   virtual ~TierScan() = default;
 
   // Replaces keys and rows (n * row_bytes) by the next rows. Next returns at least one and at most
-  // max(1, most) rows. Except for the last rows, Next returns about most / 2 rows or more. After
-  // the last rows, every call of Next returns false and no rows. Throws IoError or Corruption; keys
-  // and rows are then undefined, and the next call tries the same part again. If the tier is
-  // closed, every call throws.
+  // max(1, most) rows. Except at the end, Next returns at least about most / 2 rows. After the last
+  // rows, every call of Next returns false and no rows. Throws IoError or Corruption; keys and rows
+  // are then undefined, and the next call tries the same part again. If the tier is closed, every
+  // call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -78,10 +78,10 @@ class Tier {
   // meanwhile may be returned again or not at all. The walk ends, no matter how much is written
   // meanwhile.
   //
-  // With `exact`, each row is returned exactly once if no thread writes, erases, clears or compacts
-  // until the scan is destroyed. Garbage collection waits for the end of an exact scan. Only a
-  // writer that is out of space, or far ahead of the collection, lets the collection continue. A
-  // row that the collection moves may then be returned twice.
+  // With `exact`, each row is returned exactly once, if no thread writes, erases, clears or
+  // compacts during the scan's lifetime. Garbage collection waits for the end of an exact scan.
+  // Only a writer that is out of space, or far ahead of the collection, lets the collection
+  // continue. A row that the collection moves may then be returned twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
   // Sets found[i] to true if there is a row of keys[i], without reading the row.

@@ -31,7 +31,7 @@ void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RE
 
 std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   io_uring_params params{};
-  // Completions do not interrupt this thread; they wait until the thread enters the kernel.
+  // Completions do not interrupt this thread. They are processed when the thread enters the kernel.
   params.flags = IORING_SETUP_COOP_TASKRUN;
   int fd = Setup(depth, &params);
   if (fd < 0 && errno == EINVAL) {

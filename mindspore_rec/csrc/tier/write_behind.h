@@ -45,8 +45,8 @@ class WriteBehind {
   // Calls Drain and Tier::Flush.
   void Flush();
   // Erases every row. Once Clear has returned, Read finds no rows. The background thread clears the
-  // tier in queue order, and Drain waits until the tier is cleared. Throws std::bad_alloc; then
-  // nothing has changed.
+  // tier when the clear's turn in the queue comes. Drain waits until the tier is cleared. Throws
+  // std::bad_alloc; then nothing has changed.
   void Clear();
 
   // While a Pause exists, the background thread is stopped. During a Pause, a walk over the tier

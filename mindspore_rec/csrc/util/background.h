@@ -22,8 +22,8 @@ inline bool& IsBackground() {
   return is;
 }
 
-// Starts a thread that runs fn. Throws std::runtime_error with the thread's purpose if the system
-// allows no more threads.
+// Starts a thread that runs fn. If the system allows no further thread, throws std::runtime_error,
+// which names the thread's purpose.
 template <typename Fn>
 std::thread StartThread(const char* purpose, Fn fn) {
   try {

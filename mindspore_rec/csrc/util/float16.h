@@ -50,8 +50,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t r
   const bool is_normal = absolute >= kLeastNormalFloat16;
   const uint32_t exponent = absolute >> 23;
   const uint32_t mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? 0x800000u : 0u);
-  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits, so more bits are
-  // discarded.
+  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits of precision than
+  // others, so more bits are discarded.
   const uint32_t small = 126u - exponent;
   const uint32_t cut = is_normal ? 13u : (small < 63u ? small : 63u);
   const uint32_t kept =

@@ -38,8 +38,8 @@ inline int64_t UnhashKey(uint64_t hash) {
 
 // Returns the worker that owns a key: 0 .. workers - 1.
 inline uint32_t OwnerOf(int64_t key, uint32_t workers) {
-  // The hash is mixed once more, because the bits of the unmixed hash already choose a row's place
-  // within a worker.
+  // The hash is mixed once more, because a row's place within a worker already depends on the bits
+  // of the unmixed hash.
   const uint64_t hash = Mix64(HashKey(key) ^ 0x9e3779b97f4a7c15ULL);
   return static_cast<uint32_t>((hash >> 32) * workers >> 32);
 }

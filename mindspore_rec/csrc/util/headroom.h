@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequireHeadroom: checks that memory is available before a change that cannot be undone halfway.
+// RequireHeadroom: before a change that cannot be undone halfway, checks that memory is available.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ inline void RequireHeadroom(size_t bytes) {
 }
 
 // Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
-// bound allows each shard to allocate a larger segment of its index, and allows 100 bytes per key.
+// bound includes 100 bytes per key. It also includes, for each shard, the allocation of an index
+// segment larger than the present segment.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

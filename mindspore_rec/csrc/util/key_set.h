@@ -54,7 +54,7 @@ class KeySet {
   }
 
   uint32_t size() const { return size_; }
-  // Number of keys that fit before the set grows.
+  // Number of keys that fit without growth of the set.
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 

@@ -24,8 +24,8 @@ constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
 // Time that a worker polls for the next loop before it sleeps. An operator starts several loops
-// within microseconds, and waking a sleeping thread costs more than such a loop. A longer time
-// would take the core away from MindSpore's own threads.
+// within microseconds, and waking a sleeping thread costs more than such a loop. Spinning for
+// longer than this time would take the core away from MindSpore's own threads.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 // Time that the caller polls for workers that still run a task, before it sleeps.
@@ -199,9 +199,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// Keeps a sleeping worker off the caller's CPU until the worker has woken. If other programs use
-// the remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both
-// threads would share this CPU.
+// While a sleeping worker wakes up, it is kept off the caller's CPU. If other programs use the
+// remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
+// would share this CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;

@@ -51,7 +51,7 @@ class ThreadPool {
   };
 
   // Number of threads that work on a loop, including the caller, at least 1. If the system allows
-  // fewer threads than requested, the number is smaller, which is reported once on stderr.
+  // fewer threads than requested, the pool has fewer threads, and reports this once on stderr.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
   // Waits for the running loop, then changes the size.

@@ -86,9 +86,9 @@ void Collective::Begin() {
   }
   RequireSuccess();
   if (least_room >= most) return;
-  // Reserve some more memory, so that later exchanges of about this size need no second agreement.
-  // If any worker needs more memory, every worker learns this from the headers and calls Agree
-  // again.
+  // Reserve more memory than this exchange needs, so that later exchanges of about this size need
+  // no second agreement. If any worker needs more memory than it has, the headers tell all workers,
+  // and each worker calls Agree again.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }

@@ -207,7 +207,8 @@ void Communicator::CheckRank(int rank) const {
 }
 
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) try {
-  // One round exchanges the lengths and all short texts; a second round exchanges longer texts.
+  // A first round exchanges the lengths of all texts, and the short texts. A second round exchanges
+  // the other texts.
   struct Head {
     uint64_t bytes = 0;
     char data[248] = {};

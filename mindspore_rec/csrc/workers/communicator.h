@@ -51,7 +51,7 @@ struct WorkerMessage {
   std::string data;
 };
 
-// Counts of a channel's collective calls since the channel was created.
+// Counts of a channel's collective calls since the channel's creation.
 struct ChannelStatistics {
   uint64_t calls = 0;
   uint64_t bytes_sent = 0;      // to other workers

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kBlockFloats = 1 << 16;  // of one task of the pool
 
-// Header before the gradients of one lookup in a message.
+// In a message, this header precedes the gradients of one lookup.
 struct GradientHeader {
   uint64_t table;  // its place among the operation's tables
   int64_t ticket;

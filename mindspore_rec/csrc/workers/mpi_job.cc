@@ -196,8 +196,9 @@ void MpiJob::RequireMember() const {
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
   leaving_.store(true);
-  // Let other threads finish their exchanges, because MPI must not end before the exchanges. A
-  // longer exchange may wait for a worker that waits for this worker.
+  // Let other threads finish their exchanges first, because MPI must not be finalized during an
+  // exchange. If an exchange takes longer than this time, it may wait for a worker that itself
+  // waits for this worker.
   constexpr auto kPatience = std::chrono::seconds(5);
   const Clock::time_point called = Clock::now();
   for (const Communicator* channel : watched_) {

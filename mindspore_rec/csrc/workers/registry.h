@@ -52,9 +52,9 @@ struct TableReplaced : std::runtime_error {
 };
 
 // Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
-// table of the same scope has the name. With `replace`, the new table takes the name instead, and
-// FindTable refuses the older table until the new table is closed. Any thread may call CreateTable.
-// In a forked child, the parent's tables are not open.
+// table of the same scope has the name. With `replace`, the new table gets the name. While the new
+// table is open, FindTable refuses the older table. Any thread may call CreateTable. In a forked
+// child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's

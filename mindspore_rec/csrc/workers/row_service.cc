@@ -18,8 +18,8 @@ namespace {
 // Wait times between two checks for a request: short after a request, then doubled each time.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
-// Workers create their tables at different times, so a request waits up to this time until its
-// table exists.
+// Workers create their tables at different times. If a request's table does not exist yet, the
+// request waits at most this long.
 constexpr auto kTableLimit = std::chrono::seconds(10);
 
 std::mutex the_mutex;

@@ -28,8 +28,9 @@ class RowService {
   // Return the table with this name, or null if there is no such table.
   using FindTable = std::function<std::shared_ptr<Table>(const std::string&)>;
 
-  // Answers requests from the group's service channel until the RowService is destroyed. Requires:
-  // the group outlives this object. Throws std::runtime_error if the system allows no more threads.
+  // Until the RowService is destroyed, answers the requests that arrive on the group's service
+  // channel. Requires: the group outlives this object. Throws std::runtime_error if the system
+  // allows no further thread.
   RowService(WorkerGroup* group, FindTable find);
   ~RowService();
   RowService(const RowService&) = delete;
@@ -68,7 +69,7 @@ class RowService {
 // Starts the service of this process's group with the registered tables, once. Without a group,
 // StartRowService does nothing.
 void StartRowService();
-// Stops the service. Requires: no worker sends requests any more.
+// Stops the service. Requires: from now on, no worker sends requests.
 void StopRowService();
 
 }  // namespace msrec

@@ -32,7 +32,8 @@
 
 namespace msrec {
 
-// A lookup. A training lookup is kept until its gradient has been sent to the owners.
+// A lookup. A training lookup is kept. When its gradient has been sent to the owners, the lookup is
+// dropped.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch
@@ -85,7 +86,7 @@ class ShardedTable {
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);
-  // Drop this worker's lookups and gradients since the last step.
+  // Drop all lookups and gradients that this worker has kept since the last step.
   void DiscardGradients();
 
  private:

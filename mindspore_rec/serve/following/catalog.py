@@ -73,9 +73,9 @@ class Catalog:
                     continue
                 del self._bad[each.name]
             try:
-                # The inode alone does not identify a directory: if the training went back to an
-                # earlier step, it may have removed and rewritten the directory, often with the same
-                # inode.
+                # The inode alone does not identify a directory. A training that went back to an
+                # earlier step may have removed and rewritten the directory, and the new directory
+                # often has the same inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before[0] != identity:
@@ -114,7 +114,7 @@ class Catalog:
             self._pass_over(ChainError(self.root, reason))
 
     def reject(self, error: ChainError) -> None:
-        """Ignore a checkpoint until its files change.
+        """Ignore a checkpoint as long as its files do not change.
 
         If the files changed after the manifest was read, the checkpoint may have failed only
         because new files were read with an old manifest. A checkpoint with changed files is not

@@ -54,8 +54,8 @@ class Predictor:
 
     Args:
         path: a directory written by `RecCheckpoint` or by `save_checkpoint`.
-        network: the Cell that computes predictions from inputs, or a function that makes the Cell;
-            the Cell's tables and parameters must have the same names as in training. Default: the
+        network: the Cell that computes predictions from inputs, or a function that makes the Cell.
+            The Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
             this argument or the network's `set_inputs` sets the inputs, one graph for all batch
@@ -80,7 +80,7 @@ class Predictor:
             rows between tiers. Default: all rows are in host memory.
         scrub_seconds: seconds in which a thread compares every row with its digest once. The
             digests need 15 to 23 bytes per row, in addition to the rows. Damaged rows are logged as
-            an error, and `status().scrub` has the number of damaged rows. Default: 0, never.
+            an error, and `status().scrub` contains the count of damaged rows. Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
@@ -255,8 +255,8 @@ class Predictor:
 
         Raises:
             ChainError: (a ValueError) the checkpoint is damaged, belongs to another run, was
-                already applied, is older than the served state, or does not start from this state.
-                The message names the file. Nothing has changed.
+                already applied, is older than the served state, or does not start from the served
+                state. The message names the file. Nothing has changed.
             FileNotFoundError: there is no checkpoint.
         """
         if not isinstance(entry, Entry):

@@ -64,7 +64,7 @@ class Pulse:
         threading.Thread(target=live, name="pulse", daemon=True).start()
 
     def seconds(self) -> float | None:
-        """Return the seconds since the last check of the directory; None before the first check."""
+        """Return the seconds since the directory was last checked; None if it was never checked."""
         return self._since(_LOOKED)
 
     def complaint(self, poll_seconds: float) -> str | None:

@@ -28,11 +28,11 @@ class Progress(NamedTuple):
 
     @classmethod
     def of_first(cls, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after the first chain of checkpoints."""
+        """Return the progress that results from loading the first chain of checkpoints."""
         return cls(chain[-1], len(chain) - 1, 1)
 
     def after(self, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after a further chain of checkpoints."""
+        """Return the progress that results from loading a further chain of checkpoints."""
         deltas = sum(entry.kind == "delta" for entry in chain)
         fulls = len(chain) - deltas
         return Progress(chain[-1], self.deltas_applied + deltas, self.fulls_loaded + fulls)

@@ -30,21 +30,23 @@ class Status:
         lag: number of deltas in the directory that are newer than the state.
         following: True if new deltas are applied automatically, and the thread or process that
             applies them does not hang.
-        looked_seconds: seconds since the last check of the run's directory; None before the first
-            check.
+        looked_seconds: seconds since the run's directory was last checked; None if it was never
+            checked.
         deltas_applied: number of deltas applied so far.
         fulls_loaded: number of full checkpoints loaded so far, including the first checkpoint.
         error: reason why a newer checkpoint was not applied, or cannot be found; None without an
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
-        tiers: None without tiers. With tiers, each table has `rows`, `host_rows`, the number of
-            distinct `keys` in requests, the numbers of `host_hits` and `below_hits` among these
-            keys, and the `wait_seconds` of lookups for `below_hits`.
-        scrub: None without scrubbing. With scrubbing, `scrub` has the target `seconds` of a round,
-            the number of `rounds`, the `round_seconds` of the last round, and `tables`. For each
-            table, `tables` has the number of `scrubbed_rows` so far, the number of `damaged_rows`
-            now, the `damaged_keys` of some damaged rows, and the `digest_bytes` of memory.
+        tiers: None without tiers. With tiers, each table has `rows` and `host_rows`. `keys` counts
+            the distinct keys in requests; `host_hits` and `below_hits` count their hits.
+            `wait_seconds` is the time that lookups waited for `below_hits`.
+        scrub: None without scrubbing. With scrubbing, `scrub` has four entries: the target duration
+            of a round (`seconds`), the number of `rounds`, the duration of the last round
+            (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number
+            of rows checked so far (`scrubbed_rows`), the number of rows that are damaged now
+            (`damaged_rows`), some of their keys (`damaged_keys`), and the memory of the digests
+            (`digest_bytes`).
     """
 
     path: str

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on HTTP connections: their number, and the time that a connection is idle or slow.
 
-uvicorn limits neither the size of a request's head nor the time until the head has arrived. uvicorn
-also waits forever for a client that does not read the response.
+uvicorn has no limit for the size of a request's head, and no limit for the time until the head has
+arrived. If a client does not read the response, uvicorn waits forever.
 """
 
 from __future__ import annotations

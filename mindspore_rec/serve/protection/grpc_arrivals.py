@@ -52,8 +52,8 @@ class Arrivals:
 
     Args:
         places: number of messages that may arrive at the same time.
-        line: number of calls that may wait for a place; if more calls wait, the oldest waiting call
-            is refused.
+        line: number of calls that may wait for a place. If the line is full and a call arrives, the
+            oldest waiting call is refused.
         line_of_peer: number of calls of one connection that may wait; a further call is refused.
         seconds: time limit for a message to arrive, and separately for the call's wait in line.
         patience: seconds after which a call whose message has not arrived may lose its place to a

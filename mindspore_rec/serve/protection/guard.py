@@ -37,7 +37,7 @@ _LOOK_SECONDS = 1.0  # between two looks at a request whose body nobody has aske
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits that apply before a request is read.
+    """Limits that are checked before a request is read.
 
     Args:
         connections: number of open connections.

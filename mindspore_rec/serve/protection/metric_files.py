@@ -2,8 +2,8 @@
 """Files that prometheus_client maps; all processes of one server keep their counts in the files.
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
-reserves the space of its files before the first count. If the disk lacks space, the reservation
-fails with an error; after the reservation, no write can fail.
+reserves the space of its files first, and then begins to count. If the disk lacks space, the
+reservation fails with an error; after the reservation, no write can fail.
 """
 
 from __future__ import annotations

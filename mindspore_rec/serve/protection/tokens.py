@@ -23,13 +23,13 @@ _LOOK_SECONDS = 1.0  # between two checks whether the file has changed
 class Tokens:
     """Bearer tokens from a file, one per line; empty lines and lines with # are skipped.
 
-    Several tokens are valid at the same time, so that clients can change to a new token. After a
-    change, the file is read again within a second or so. If the file is removed or has no tokens,
+    Several tokens are valid at the same time, so that clients can change to a new token. If the
+    file changes, it is read again about a second later. If the file is removed or has no tokens,
     every request is refused. To change the tokens, rename a new file to this path, so that the
     server never reads a half-written file. Any thread may call the methods.
 
     Args:
-        path: the file; a token has 16 characters or more, and no spaces.
+        path: the file; each token has at least 16 characters, and no spaces.
 
     Raises:
         OSError: the file cannot be read.

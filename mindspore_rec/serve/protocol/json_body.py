@@ -4,8 +4,8 @@
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
 result of orjson is therefore used only if the text certainly has no repeated names and no integers
-beyond 64 bits. The standard library reads all other texts; its error messages also have more
-detail.
+beyond 64 bits. The standard library reads all other texts. Its error messages also have more detail
+than the fast parser's.
 """
 
 from __future__ import annotations

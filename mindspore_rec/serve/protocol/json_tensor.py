@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check and convert the data of a request's tensor: JSON numbers, or bytes after the JSON."""
+"""Check and convert the data of a request's tensor: JSON numbers, or bytes that follow the JSON."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers of a usual request by a fast path; None if each number needs a check.
+    """Return the numbers from a usual request by a fast path; None if each number needs a check.
 
     The function makes a single conversion and keeps the interpreter's lock. Releasing and regaining
     the lock would cost more than the conversion.
@@ -167,7 +167,7 @@ def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
 
 
 def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> np.ndarray:
-    """Return the numbers of a list unchanged; types are checked first."""
+    """Check the types of a list's numbers, and return the numbers unchanged."""
     if not data:
         return np.empty(0, dtype)
     types = set(map(type, data))

@@ -2,8 +2,8 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in the JSON; with the binary tensor extension (`binary.py`), data may also be bytes
-after the JSON. If the model has features, a request may have raw rows or columns in place of
+Data are numbers in the JSON. With the binary tensor extension (`binary.py`), data may also be bytes
+that follow the JSON. If the model has features, a request may have raw rows or columns in place of
 inputs.
 """
 
@@ -86,8 +86,8 @@ def parse_request(
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network of unknown sizes.
         raw: the raw columns that a request may have in place of inputs. Default: none.
-        json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body,
-            without data after the JSON.
+        json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body; no
+            data follow the JSON.
 
     Raises:
         RequestError: the body is not a request, or the request does not fit this network.

@@ -67,7 +67,8 @@ def with_starts(
     Args:
         inputs: the network's inputs.
         given: inputs of a request by name. The `data` of an input of values may be one list per
-            row, with the shape `[rows, -1]`; the request must then leave out the input's offsets.
+            row, with the shape `[rows, -1]`. In this case, the request must not contain the input's
+            offsets.
 
     Raises:
         RequestError: the lists' lengths differ from the lengths of the lists in another input with

@@ -2,9 +2,9 @@
 """Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
 
 An empty input uses two bytes of a message, but some hundred bytes of memory after decoding.
-Therefore, the fields of a message are counted before the message is decoded. The numbers are
-removed from the message. NumPy decodes the numbers after a check that the count of numbers fits the
-shape. Protobuf decodes the few remaining bytes of the message.
+Therefore, the fields of a message are counted first, and then the message is decoded. The numbers
+are removed from the message. First, the count of numbers is compared with the shape; then NumPy
+decodes the numbers. Protobuf decodes the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """

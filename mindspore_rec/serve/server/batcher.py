@@ -89,19 +89,19 @@ class Batcher:
     """Threads that call the predictor, each time with all requests that are waiting.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
-    is full, so a single request runs alone. A future may be cancelled until its request is passed
-    to the network. A cancelled request is left out of the next batch, without effect on other
-    requests.
+    is full, so a single request runs alone. A future may be cancelled as long as its request has
+    not been passed to the network. A cancelled request is left out of the next batch, without
+    effect on other requests.
 
     Args:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
-        max_rows: greatest number of rows in a call, unless a single request has more. 0: each
+        max_rows: maximum number of rows in a call; a single request may have more rows. 0: each
             request gets its own call. The predictor's `rows_at_once` also limits the rows of a
-            call, since more rows make the call longer but no row cheaper.
-        observe: function that is called at each call of the predictor. The arguments of `observe`
-            are the call's number of requests, its number of rows (0 if each request gets its own
-            call), and the number of requests that still wait. Default: none.
+            call. With more rows than this, a call takes longer, but the time per row does not fall.
+        observe: function that is called at each call of the predictor. `observe` gets three
+            arguments: the number of requests in the call, the number of rows in the call (0 if each
+            request gets its own call), and the number of requests that still wait. Default: none.
         statistics: counter of the calls and the calls' times. Default: none.
 
     Example:

@@ -14,8 +14,8 @@ def hold_port(host: str, port: int) -> socket.socket:
     With SO_REUSEPORT alone, another server of the same user could bind the same port, and
     connections would go to either server. The reserving socket therefore first binds the port and
     listens without SO_REUSEPORT; if another process uses the port, the system reports an error. The
-    reserving socket then stops listening but stays bound, so that other calls of this function fail
-    until the socket is closed. The reserving socket gets no connections.
+    reserving socket then stops listening but stays bound. So other calls of this function fail as
+    long as the socket is open. The reserving socket gets no connections.
 
     Args:
         host: to bind.

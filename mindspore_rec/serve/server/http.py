@@ -189,8 +189,8 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # A thread parses larger bodies, so that the loop can read other requests meanwhile. Only
-        # one thread parses bodies, since a parsed body uses many times its size in memory.
+        # Larger bodies are parsed in a thread, so that the loop can read other requests meanwhile.
+        # Only one thread parses bodies, since a parsed body uses many times its size in memory.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
@@ -241,8 +241,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # The thread continues if the request is cancelled; no other thread may start before this
-        # thread ends.
+        # If the request is cancelled, its thread continues. Another thread may start only when this
+        # thread has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

@@ -202,7 +202,7 @@ class Models:
 
         Raises:
             NotFoundError: there is no such model, or no such version of the model.
-            NotReadyError: the model is not loaded yet, or no longer loaded.
+            NotReadyError: the model is not loaded yet, or has been unloaded.
         """
         places = self._of(name)
         models = [place.model for place in places if place.model is not None]
@@ -270,7 +270,7 @@ class Models:
         return entries
 
     def close(self) -> None:
-        """Unload all models; a model that is still loading is closed after the call."""
+        """Unload all models; a model that is still loading is closed when it has loaded."""
         with self._placing:
             self._closed = True
         for places in self._places.values():

@@ -214,7 +214,7 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 
 
 class DrainingServer(Server):
-    """Server that stops in steps after a signal.
+    """Server that, after a signal, stops in several steps.
 
     In the first step, the server reports that it is not ready but answers requests for
     `drain_seconds`, so that load balancers can react. In the second step, the server stops

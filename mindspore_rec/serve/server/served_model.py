@@ -47,7 +47,7 @@ class Served(Answers, Protocol):
         """Return the digests of the rows in one part of a table."""
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return figures of each table, including the number of rows."""
+        """Return statistics of each table, including the table's number of rows."""
 
     def close(self) -> None:
         """Stop."""
@@ -61,7 +61,7 @@ class ServedModel:
         predictor: answers the requests.
         max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
             on rows.
-        metrics: metrics in which the model appears until the model is closed. Default: none.
+        metrics: metrics that include the model as long as the model is open. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.

@@ -79,7 +79,7 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """Make all changes since the last version visible to readers in one step."""
+        """In one step, make all changes since the last version visible to readers."""
         self._writer.publish(version, b"")
 
     def settle(self) -> None:

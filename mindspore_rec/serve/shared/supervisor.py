@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals: the parent's handlers would swallow a signal that arrives before the child
-        # sets its own handlers.
+        # Block signals. If a signal arrived before the child has set its own handlers, the parent's
+        # handlers would swallow it.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -227,7 +227,7 @@ def supervise(
 
 
 def _signal_pipe() -> int:
-    """Return a descriptor from which the numbers of incoming signals can be read."""
+    """Return a file descriptor from which the signal numbers of incoming signals can be read."""
     arrived, write = os.pipe()
     for each in (arrived, write):
         os.set_blocking(each, False)
@@ -294,7 +294,7 @@ def named_error(error: BaseException) -> str:
 
 
 def _write(shared: Shared) -> int:
-    """Follow the run until the process ends."""
+    """Follow the run for the rest of the process's life."""
     from mindspore_rec.serve.following.followed_run import FollowedRun
     from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 

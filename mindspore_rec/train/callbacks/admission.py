@@ -96,7 +96,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step, so that a checkpoint saved after the step includes the step."""
+        """Count the step, so that it is included in a checkpoint that is saved after the step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -105,10 +105,10 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Freeze the counts after the first epoch."""
+        """When the first epoch ends, freeze the counts."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
-            # After a restart within an epoch, `cur_step_num` counts only the steps since the
+            # If training restarts within an epoch, `cur_step_num` counts only the steps since the
             # restart.
             complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
             whole = run.batch_num == sys.maxsize or complete
@@ -120,7 +120,7 @@ class CountFirstEpoch(Callback):
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore the admission thresholds after a failed training."""
+        """If the training failed, restore the admission thresholds."""
         self._release()
 
     def _freeze(self) -> None:

@@ -28,9 +28,9 @@ class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
     The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
-    measured when the callback evicts. After an eviction, lookups no longer find rows that are too
-    old. The memory of evicted rows is freed in slices during the following steps, without a pause.
-    The intervals start again after each eviction. With several workers, all workers evict at the
+    measured when the callback evicts. After an eviction, lookups no longer find the rows that were
+    too old. The memory of evicted rows is freed in slices during the following steps, without a
+    pause. Each eviction starts both intervals again. With several workers, all workers evict at the
     same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for the rows
     of all workers together.
 
@@ -199,7 +199,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Pass the keys evicted since the last call to the receiver."""
+        """Pass to the receiver the keys that were evicted since the last call."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:
@@ -214,7 +214,7 @@ class EvictedKeysCallback(Callback):
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """Stop collecting evicted keys after a failed training."""
+        """If the training failed, stop collecting evicted keys."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

@@ -37,8 +37,8 @@ _STEP = "step_"  # begins the names of saved weights
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    Several evaluations after the same step count as one evaluation. Evaluations that do not measure
-    the metric do not count.
+    If several evaluations follow the same step, they count as one evaluation. Evaluations that do
+    not measure the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -136,7 +136,7 @@ class _Watch(ResumedCallback):
         return gain > self.min_delta
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
-        """Act after an evaluation that is the best so far."""
+        """Called after an evaluation with the best value so far."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
         """Act after another evaluation."""
@@ -145,19 +145,20 @@ class _Watch(ResumedCallback):
 class EarlyStopping(_Watch):
     """Callback that ends training when an evaluation metric has stopped improving.
 
-    At the end of the training, even without an early stop, the callback restores the weights of the
-    best evaluation (dense parameters, rows, optimizer state and learning rates). The best weights
-    are saved as a checkpoint in a temporary directory. Each better evaluation replaces the
-    checkpoint of the best weights. After Ctrl-C the model keeps its last weights.
+    When the training ends, even without an early stop, the callback restores the state of the best
+    evaluation (dense parameters, rows, optimizer state and learning rates). The best weights are
+    saved as a checkpoint in a temporary directory. Each better evaluation replaces the checkpoint
+    of the best weights. After Ctrl-C the model keeps its last weights.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
-    same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
+    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
+    count.
 
     A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
-    callback. With a `RecCheckpoint`, the best weights are kept in the folder `best` of the
-    checkpoint directory and remain there after the training. A training that was killed and
-    restarted therefore ends like an uninterrupted training. A training that stopped early and is
-    started again does no step and restores the best weights.
+    callback. With a `RecCheckpoint`, the best weights are kept in the checkpoint directory's folder
+    `best`. After the training, they remain there. A training that was killed and restarted
+    therefore ends like an uninterrupted training. A training that stopped early and is started
+    again does no step and restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -172,9 +173,9 @@ class EarlyStopping(_Watch):
             temporary files.
 
     Attributes:
-        best: best value so far; None before the first evaluation.
-        best_step: step of the best evaluation, counted over restarts; 0 before the first
-            evaluation.
+        best: best value so far; None if there was no evaluation yet.
+        best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
+            yet.
 
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
@@ -186,8 +187,8 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # Call this callback after a RecCheckpoint, so that the RecCheckpoint saves the last state
-    # before this callback restores the best weights.
+    # A RecCheckpoint must be called first. So it saves the last state, and then this callback
+    # restores the best weights.
     runs_last = 2
 
     def __init__(
@@ -238,7 +239,7 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop at once if the training had stopped early before a restart.
+        """If the training had stopped early before it was restarted, stop at once.
 
         Raises:
             ValueError: the weights of the best evaluation are missing.
@@ -276,7 +277,7 @@ class EarlyStopping(_Watch):
         self._remove()
 
     def __exit__(self, *error: Any) -> None:
-        """Remove the temporary directory after a failed training."""
+        """If the training failed, remove the temporary directory."""
         self._remove()
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
@@ -344,10 +345,10 @@ class ReduceLROnPlateau(_Watch):
     of `FTRL` are not lowered, because its state is in units of 1 / rate. In a `CombinedOptimizer`
     with `FTRL`, only the rates of the other optimizers are lowered.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
-    same step count as one evaluation. Evaluations that do not measure `monitor` do not count. A
-    `RecCheckpoint` among the callbacks saves this callback's state. With the saved state, a
-    restarted training lowers the rates at the same steps as an uninterrupted training. The BARS
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
+    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
+    count. A `RecCheckpoint` among the callbacks saves this callback's state. With the saved state,
+    a restarted training lowers the rates at the same steps as an uninterrupted training. The BARS
     results for click models were measured with this method, a factor of 0.1 and a patience of 1.
 
     Args:
@@ -361,7 +362,7 @@ class ReduceLROnPlateau(_Watch):
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
 
     Attributes:
-        best: best value so far; None before the first evaluation.
+        best: best value so far; None if there was no evaluation yet.
         reductions: steps after which the rates were lowered, counted over restarts.
 
     Raises:

@@ -35,7 +35,7 @@ _NO_LIMIT = sys.maxsize
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after this step and record the reason in the training summary.
+    """End the training after the current step, and record the reason in the training summary.
 
     Args:
         run_context: argument of the callback's method.
@@ -48,8 +48,9 @@ def request_stop(run_context: RunContext, reason: str) -> None:
 class TimeMonitor(Callback):
     """Callback that logs the training speed: milliseconds per step and samples per second.
 
-    Each line covers the steps since the previous line. `mindspore.train.TimeMonitor` divides an
-    epoch's time by the epoch's number of batches, but an unbounded data set has no such number.
+    Each line describes the steps that followed the previous line. `mindspore.train.TimeMonitor`
+    divides an epoch's time by the epoch's number of batches, but an unbounded data set has no such
+    number.
 
     Args:
         every_steps: steps between two lines, at least 1. Default: 100.
@@ -91,9 +92,9 @@ class TimeMonitor(Callback):
 class EvalCallback(ResumedCallback):
     """Callback that evaluates the model during training and at its end.
 
-    With a `RecCheckpoint` among the callbacks, evaluation continues after a restart as if the
-    training had not stopped. Steps are counted from the beginning of the run. An evaluation that
-    was missed because of the stop is made after the restart.
+    If a `RecCheckpoint` is among the callbacks, evaluations after a restart continue as if the
+    training had not stopped. Steps are counted from the beginning of the run. If an evaluation was
+    due when the training stopped, it is made after the restart.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
@@ -165,7 +166,7 @@ class EvalCallback(ResumedCallback):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Evaluate after the last step if training was not interrupted and the loss is finite."""
+        """After the last step, evaluate if training was not interrupted and the loss is finite."""
         run = run_context.original_args()
         if not run.interrupted and self._is_finite(run):
             self._evaluate(run_context)
@@ -277,7 +278,7 @@ class ProgressBar(Callback):
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the bar after a failed training."""
+        """If the training failed, close the bar."""
         self._close()
 
     def _show(self, run: Any, now: float) -> None:

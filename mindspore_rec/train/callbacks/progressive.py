@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProgressiveValidation: metrics of the predictions for each batch before its training step."""
+"""ProgressiveValidation: predict each batch just before its training step, and compute metrics."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class ProgressiveValidation(Callback):
         rows: number of rows scored.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; also raised during
-            training if predictions are not finite or labels are not 0 or 1.
+        TypeError, ValueError: an argument is of the wrong type or out of range. During training,
+            the error means that predictions are not finite, or that labels are not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -121,7 +121,7 @@ class ProgressiveValidation(Callback):
             self._report(run)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Report the metrics if rows were scored since the last report."""
+        """If rows were scored since the last report, report the metrics."""
         if self.rows > self._reported:
             self._report(run_context.original_args())
 
@@ -169,7 +169,7 @@ class ProgressiveValidation(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scored rows as NumPy arrays and numbers, to be restored after a restart."""
+        """Return the scored rows as NumPy arrays and numbers. A restart restores them."""
         empty = (np.zeros(0, np.float32), np.zeros(0, bool))
         parts = self._parts or [empty]
         return {

@@ -46,7 +46,7 @@ class ResumedCallback(Callback):
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
-        """Update the state with this step's results before the state is saved."""
+        """Add this step's results to the state, which is saved next."""
 
     def __enter__(self) -> Any:
         """Begin a training."""
@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the number of steps that the run's RecCheckpoint counted before this training.
+    """Return how many steps the run's RecCheckpoint had counted when this training began.
 
     Args:
         run: parameters of the training.

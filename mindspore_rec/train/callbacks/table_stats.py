@@ -100,11 +100,11 @@ class TableStats(Callback):
     * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that only grows
       is published as a counter `..._total`, for use with `rate()`.
 
-    The statistics are read between two steps. The HTTP endpoint serves the latest statistics until
-    the training ends. The Prometheus file remains after the training.
+    The statistics are read between two steps. During the training, the HTTP endpoint serves the
+    latest statistics. When the training ends, the Prometheus file remains.
 
     Args:
-        every_steps: steps between two reports, at least 1. One more report follows at the end of
+        every_steps: steps between two reports, at least 1. A last report follows at the end of
             training. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
@@ -190,7 +190,7 @@ class TableStats(Callback):
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the outputs after a failed training."""
+        """If the training failed, close the outputs."""
         self._close()
 
     def _take(self) -> None:

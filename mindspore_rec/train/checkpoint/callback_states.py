@@ -96,7 +96,7 @@ class CallbackStates:
             )
 
     def catch_up(self, run_context: Any) -> None:
-        """Update the callbacks' states with this step's results before a save."""
+        """Add this step's results to the callbacks' states, which are saved next."""
         for callback in self._every.values():
             callback.catch_up(run_context)
 

@@ -65,7 +65,7 @@ class SavedPlace:
         passes: pass and batch at which to continue, for data without a state; None if no position
             was saved.
         path: path of the checkpoint.
-        step: number of steps before the checkpoint.
+        step: number of training steps up to the checkpoint.
         new_data: whether the training continues with other data, read from their start.
     """
 
@@ -80,7 +80,7 @@ class DataPlace:
     """Position in the data of one training, for a `RecCheckpoint`.
 
     Args:
-        starts_over: whether the data may start from the beginning after a restart. If True, the
+        starts_over: True if, after a restart, the data may start from the beginning. If True, the
             position is not saved and any data are accepted.
     """
 

@@ -44,7 +44,7 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
 
     Raises:
         CheckpointError: a parameter has no value, or its value has the wrong shape or kind of
-            dtype. All parameters are unchanged after this error.
+            dtype. If this error is raised, no parameter has changed.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {

@@ -190,9 +190,9 @@ def load_checkpoint(
 ) -> None:
     """Load a checkpoint into a network.
 
-    Every file is checked before a table or parameter changes. The present rows of the tables are
-    dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer must be of
-    the same kind as when the checkpoint was saved.
+    First every file is checked; only then does a table or parameter change. The present rows of the
+    tables are dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer
+    must be of the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of

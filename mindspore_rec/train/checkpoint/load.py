@@ -26,8 +26,8 @@ __all__ = ["check_load", "load_chain"]
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
     """Load the last state of a checkpoint chain: tables, parameters and optimizer state.
 
-    All checks are made before a table or parameter changes. The present rows of the tables are
-    dropped.
+    All checks are made first; only then does a table or parameter change. The present rows of the
+    tables are dropped.
 
     Args:
         cell: a network, to load only weights, or a training cell, to load everything.

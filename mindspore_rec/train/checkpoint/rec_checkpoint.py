@@ -50,30 +50,30 @@ _RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
 class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty. After the first
-    full checkpoint, deltas are written, each with the changes since the previous delta. Training
-    waits only while the changes are copied. Another thread merges the last full checkpoint and its
-    deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
-    full checkpoints are removed.
+    When training begins, a full checkpoint is written if the directory is empty. The first
+    checkpoint is full. Then deltas follow; each delta has the changes since the previous delta.
+    Training waits only while the changes are copied. Another thread merges the last full checkpoint
+    and its deltas into a new full checkpoint. After the merge, checkpoints older than the newest
+    `keep` full checkpoints are removed.
 
     The callback runs after all other callbacks of a step. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
     of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
     and `states`. The state also includes the random number generators of Python, NumPy and
     MindSpore. A resumed training and an uninterrupted training give bit-identical results if data
-    and callbacks depend on the saved state alone. Eviction by capacity is an exception, because it
-    chooses victims from random samples, which differ after a restart.
+    and callbacks depend on the saved state alone. Eviction by capacity is an exception: it chooses
+    victims from random samples, and a restart changes the samples.
 
     There are two supported forms of training data. The first form is a source of batches with a
     state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source
-    with a state. The second form is data that have a length and yield the same batches after each
-    start of the program, such as a list or a finite Dataset. After `restore()`, `RecModel` resumes
-    in the middle of a pass over data with a length. Batches of finished steps are read and skipped.
-    The argument `epoch` includes the epochs before the restart, so a restarted program trains only
-    on the remaining batches and epochs. It is an error if the batches differ from the batches
-    before the restart. All other data, such as a generator or a `GeneratorDataset` over a stream,
-    are rejected before the first step, unless `data_starts_over` is True. The error message says
-    why the data cannot be resumed.
+    with a state. The second form is a list, a finite Dataset, or similar data. These data have a
+    length, and each start of the program yields the same batches. After `restore()`, `RecModel`
+    resumes in the middle of a pass over data with a length. Batches of finished steps are read and
+    skipped. The argument `epoch` includes the epochs before the restart, so a restarted program
+    trains only on the remaining batches and epochs. An error is raised if the batches differ from
+    the batches before the restart. All other data, such as a generator or a `GeneratorDataset` over
+    a stream, are rejected before the first step, unless `data_starts_over` is True. The error
+    message says why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta contains all changes since the last delta that was written.
@@ -93,16 +93,16 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. Deltas since the oldest kept
+        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest kept
             checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
-            written only before a full checkpoint is merged.
+            written only when a full checkpoint is due, just before the merge.
         states: further objects to save by name, for example a `ProgressiveValidation`. Each object
             has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved
             automatically.
-        data_starts_over: whether the data start from the beginning after a restart. If True, the
+        data_starts_over: True if, after a restart, the data start from the beginning. If True, the
             position in the data is not saved, and any data are accepted. Default: False.
         row_checks: settings for the detection of rows that change without an update. Default:
             `RowChecks()`, which uses a digest of each row.
@@ -111,9 +111,9 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. The number also grows
-            by 1 if rows or weights that changed after the last save are saved at the end of a
-            training.
+        step: number of training steps since the run began, over all restarts. At the end of a
+            training, if rows or weights have changed since the last save, they are saved too, and
+            the number grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -242,7 +242,7 @@ class RecCheckpoint(Callback):
         """Restore the newest state before training; all workers call this method together.
 
         Args:
-            model: the RecModel or training cell, built as before the save.
+            model: the RecModel or training cell, built in the same way as the saved model.
             train_dataset: the training data if they have a state. No batch may have been read from
                 the data.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
@@ -414,11 +414,11 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state and wait until the write has finished.
+        """Save the last state, and wait for the end of the write.
 
-        Rows that changed after the save of the last step are saved under the next step number. In a
-        training without any step, limits and weights that changed after `restore()` are also saved
-        under the next step number.
+        If rows changed after the last step was saved, they are saved under the next step number. In
+        a training without any step, limits and weights that changed after `restore()` are also
+        saved under the next step number.
 
         Raises:
             OSError: the state cannot be written.
@@ -448,7 +448,7 @@ class RecCheckpoint(Callback):
         return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
-        """Stop writing after a failed training."""
+        """If the training failed, stop writing."""
         self._close()
 
     def _save(self, run: Any, full: bool) -> None:

@@ -23,13 +23,13 @@ class RowChecks:
             row moves between tiers. When training begins, all rows of lower tiers are read once.
             Default: True.
         scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
-            part of the round. If a table keeps digests, a round checks the digests of all rows that
-            were not updated since the last delta. A round also compares all rows on Redis and SSDs
-            with their checksums. Scrubbing takes at most a quarter of the training time; if a
-            quarter is not enough, the round lasts longer. If a row has changed by itself, training
-            ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
-            a restart continues with the undamaged row. A million rows of 16 floats in memory take
-            about 20 ms per round. Default: 0, never.
+            part of the round. If a table keeps digests, a round checks them for all rows that have
+            not been updated since the last delta. A round also compares all rows on Redis and SSDs
+            with their checksums. Scrubbing takes at most a quarter of the training time. If a
+            quarter is not enough, a round lasts longer than this setting. If a row has changed by
+            itself, training ends with a RuntimeError that names the row. No checkpoint contains the
+            changed row, so a restart continues with the undamaged row. A million rows of 16 floats
+            in memory take about 20 ms per round. Default: 0, never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the two

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def lock(root: Path) -> FileLock:
-    """Return a lock that makes this process the only writer until the lock is closed.
+    """Return a lock; while the lock is open, this process is the only writer.
 
     Forked child processes, such as a data set's workers, do not share the lock.
 

@@ -46,7 +46,7 @@ class Save:
     """Numbers about one written checkpoint.
 
     Attributes:
-        step: number of training steps before the checkpoint.
+        step: number of training steps up to the checkpoint.
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
         stall_seconds: seconds that training waited for the checkpoint.

@@ -2,7 +2,7 @@
 """Snapshots of a network between two steps, for writing checkpoints.
 
 A full checkpoint is written directly from the tables, one part at a time. A `Delta` contains copies
-of the changes and is written later, so training waits only until the copies are made.
+of the changes and is written later. So training waits only for the copies.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Changes:
 
 
 class Delta:
-    """Copies of a network's changes since the marks of its tables.
+    """Copies of all changes of a network since the marks of the network's tables.
 
     Args:
         cell: the training cell.
@@ -167,9 +167,9 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests that the tables keep; the digests describe the state after this delta.
+        """Store the digests that the tables keep. They describe the state that includes this delta.
 
-        Call this method after the tables are marked. No row has changed since the copy, so reading
+        Mark the tables first, then call this method. No row has changed since the copy, so reading
         the kept digests costs nothing.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}

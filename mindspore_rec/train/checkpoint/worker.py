@@ -51,7 +51,7 @@ class Worker:
         return None if future is None else future.result()
 
     def close(self) -> None:
-        """End the thread after its function has ended."""
+        """Let the function end, then end the thread."""
         self._pool.shutdown(wait=True)
 
 

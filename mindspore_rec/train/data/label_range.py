@@ -21,9 +21,9 @@ _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
     """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
 
-    Labels outside [0, 1] would raise no error but train the network towards ever larger
-    predictions. Labels that are not NumPy arrays or Tensors of numbers are accepted here and
-    rejected by other checks.
+    Labels outside [0, 1] would raise no error, but they would train the network towards ever
+    greater predictions. Labels that are not NumPy arrays or Tensors of numbers are accepted here
+    and rejected by other checks.
 
     Args:
         batch: columns of the batch; the label is the last column.

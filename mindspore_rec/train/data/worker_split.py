@@ -64,8 +64,9 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: number of rows and digest of the last batch before its rows were divided.
-            Number and digest must be equal on all workers. The value is None if no check is needed.
+        fingerprint: number of rows and digest of the last whole batch, computed before its rows
+            were divided. Number and digest must be equal on all workers. The value is None if no
+            check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:

@@ -27,8 +27,9 @@ __all__ = ["GraphRunner", "Served"]
 class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
-    After an operator's error, such as an id outside a vocabulary, a MindSpore graph returns no more
-    outputs. After an operator's error, the runner recompiles the graph for the next call.
+    After an operator has raised an error (for an id outside a vocabulary, for example), a MindSpore
+    graph returns no outputs any more. After an operator's error, the runner recompiles the graph
+    for the next call.
 
     Args:
         network: the network.

@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the network of a run or checkpoint; return the exit code, 1 after an error."""
+    """Write the network of a run or checkpoint; return the exit code, which is 1 on an error."""
     parser = argparse.ArgumentParser(
         prog="python -m mindspore_rec.serving.mindir",
         description="Write a network with the rows of a checkpoint as MindIR.",

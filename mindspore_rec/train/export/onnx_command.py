@@ -36,7 +36,7 @@ def _end_with(parent: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the network of a run or checkpoint; return the exit code, 1 after an error."""
+    """Write the network of a run or checkpoint; return the exit code, which is 1 on an error."""
     made = argparse.ArgumentParser(
         prog="python -m mindspore_rec.serving.export",
         description="Writes a network as ONNX, for predictors without MindSpore.",

@@ -28,10 +28,10 @@ class CellCaller:
     """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
-    shorter last batch of an epoch) get their own graphs, which are fastest. At the third shape, the
-    dimensions that have varied become dynamic, and one more graph serves every size. The dynamic
-    graph is about 10 to 30 % slower per step than the first two graphs but needs no further
-    compilation. A cell with its own `set_inputs` is not changed.
+    shorter last batch of an epoch) get separate static graphs, the fastest kind of graph. At the
+    third shape, the dimensions that have varied become dynamic, and a third graph serves all
+    further sizes. The dynamic graph is about 10 to 30 % slower per step than the first two graphs
+    but needs no further compilation. A cell with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. An inner cell in evaluation mode stays in evaluation mode during
@@ -117,8 +117,8 @@ class CellCaller:
             seen.append(signature)
         self.compilations += 1
         # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
-        # older network were freed during a compilation, MindSpore would forget the arguments of the
-        # new graph and compile the graph again at the next call.
+        # older network were freed during a compilation, MindSpore would forget the new graph's
+        # arguments. At the next call it would compile the graph again.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:

@@ -19,5 +19,5 @@ class MindSporeEngine:
             threads_num(threads)
 
     def wait(self) -> None:
-        """Wait until the operators that PyNative mode runs in the background have finished."""
+        """Wait for the operators that PyNative mode runs in the background."""
         _pynative_executor.sync()

@@ -21,7 +21,7 @@ E = TypeVar("E", bound=BaseException)
 def beside_text(error: E, said: BaseException) -> E:
     """Return `error` with MindSpore's message as its attribute `mindspore_text`.
 
-    Raise the error `from None`, so that MindSpore's message is not printed before the sentence.
+    Raise the error `from None`, so that Python prints the sentence without MindSpore's message.
 
     Args:
         error: error whose message is one sentence.

@@ -46,7 +46,7 @@ class TrainLoop:
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
         stage: prefetch stage, which reads batches ahead.
-        event_tables: tables whose event time is set from each batch, just before the batch's step.
+        event_tables: tables that, just before each step, get the event time of the step's batch.
         max_steps: maximum number of steps of the run; None for no limit.
         peers: the workers of the training, all of which run the same steps.
 

@@ -85,7 +85,7 @@ class Passes:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next pass resumes after the batches of finished steps."""
+        """True if the next pass skips the batches whose steps are finished."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
@@ -207,7 +207,7 @@ class Passes:
     def _begins_with(self, at: PassPlace) -> bool:
         """Return whether a pass over the data begins with the batches before the position `at`.
 
-        Reading stops after the first batch if that batch differs.
+        If the first batch differs, reading stops after this batch.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -291,8 +291,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; reading a batch ahead must not draw random numbers.
 
-        If reading ahead drew random numbers, the generator states after a step would not match the
-        step's batch.
+        If reading ahead draws random numbers, the states of the generators after a step do not
+        match the step's batch.
         """
         if not self._has_batch():
             return next(batches, None)

@@ -195,7 +195,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: `(step, PlacementReport)` of each log, with calls and times since the previous log.
+        reports: a `(step, PlacementReport)` per log. Its calls and times are counted since the
+            previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

@@ -53,8 +53,8 @@ class PrefetchStage:
 
     Args:
         tables: all tables of the network, including tables without a cache.
-        prefetch_ids: function as for `IdColumns`. Default: None, the id columns are found after the
-            first step.
+        prefetch_ids: function as for `IdColumns`. Default: None; the first step then shows which
+            columns have the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -133,7 +133,7 @@ class PrefetchStage:
             ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))
 
     def begin_step(self) -> None:
-        """Wait until the rows of the current batch are in host memory.
+        """Wait for the rows of the current batch to be in host memory.
 
         Raises:
             OSError, RuntimeError: a lower tier cannot be read.

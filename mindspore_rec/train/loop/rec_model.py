@@ -69,8 +69,8 @@ class RecModel(Model):
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
       column is the label and all other columns are the network's inputs. The data may be endless,
       because their size is never needed.
-    * For batches of `FeatureBatches` or `StreamingDataset`, the batch's event time is set on the
-      network's hash tables just before the batch's step.
+    * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables get
+      each batch's event time just before the batch's step.
     * Tables learn in training and never change in evaluation or prediction. Before the first step
       the model checks that the optimizer covers every table.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
@@ -237,7 +237,7 @@ class RecModel(Model):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end within a pass over the data. Default: -1, an epoch is one pass.
+                may end in the middle of a pass over the data. Default: -1, an epoch is one pass.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
@@ -457,8 +457,9 @@ class RecModel(Model):
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, the step of a batch runs only after `CacheConfig.prefetch`
-        more batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
+        With a cache that prefetches, the step of a batch runs only when the next
+        `CacheConfig.prefetch` batches have been read. Use a small `CacheConfig.prefetch` for a
+        stream with pauses.
 
         Returns:
             Summary of the run.

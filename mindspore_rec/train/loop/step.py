@@ -108,7 +108,7 @@ class TrainStep(nn.Cell):
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 
     def construct(self, *inputs: Any) -> Any:
-        """Return the loss after the optimizer step is done."""
+        """Return the loss, but only when the optimizer step is done."""
         loss, gradients = spread(self.value_and_grad, inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

@@ -174,7 +174,7 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state without the number of rows."""
+        """Return the state, but leave out the number of rows."""
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:

@@ -42,7 +42,7 @@ class TrainSummary:
         step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
             that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
-        loss: loss of the last step; NaN before the first step.
+        loss: loss of the last step; NaN if there was no step yet.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` per evaluation.
         tables: statistics of each table at the end of the run.

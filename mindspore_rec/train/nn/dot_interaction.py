@@ -47,8 +47,8 @@ class DotInteraction(FusedLayer):
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
-        `diagonal` there are n (n + 1) / 2 products. With `dense` the output has `embedding_dim`
-        more columns.
+        `diagonal` there are n (n + 1) / 2 products. With `dense`, the output also has the
+        `embedding_dim` columns of `dense`.
 
     Attributes:
         out_features: width of the output.

@@ -82,7 +82,7 @@ class FactorizationMachine(FusedLayer):
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
         # The sum over fields is a product with stacked unit matrices. On the CPU, a reduction of
-        # [B, F, D] over the middle axis is several times slower.
+        # [B, F, D] over the middle axis would take several times as long.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 

@@ -46,10 +46,10 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
-    `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
-    also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call. A cell has changed if its type, its hooks, a child or a number in an
-    attribute differs.
+    `FusedGraph` cannot use its operator, MindSpore's layers compute the network. If a cell between
+    the network and the layers has changed since the call, MindSpore's layers compute the network,
+    with one warning. A cell has changed if its type, its hooks, a child or a number in an attribute
+    differs.
 
     Args:
         cell: the network, not yet compiled.
@@ -110,8 +110,8 @@ def is_fused(cell: nn.Cell) -> bool:
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     """Fuse a network of several layers, as `RecModel` and `TrainStep` do.
 
-    Some networks stay unchanged without a warning: containers, train steps, cells of a library, and
-    networks with fewer than two layers of `mindspore_rec.nn` that are not yet fused.
+    Some networks stay unchanged, without a warning. These are containers, train steps, cells of a
+    library, and networks with fewer than two unfused layers of `mindspore_rec.nn`.
 
     Args:
         network: the network.

@@ -18,7 +18,7 @@ __all__ = ["FusedSequential"]
 
 
 class _Step(NamedTuple):
-    """Place of a dense layer in the stack, and the activation after this layer."""
+    """Place of a dense layer in the stack, and the activation that follows the layer."""
 
     at: int
     activation: str

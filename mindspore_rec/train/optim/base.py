@@ -47,9 +47,10 @@ class SparseOptimizer(nn.Optimizer):
        centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
        dense parameters.
 
-    A step of a table updates only the rows of the batch, each row once. If a key occurs several
-    times, in one or several lookups, its gradients are summed before the update. Tables use the
-    "lazy" form of each optimizer rule: rows outside the batch do not decay and keep their moments.
+    A step of a table updates only the rows of the batch, each row once. A key may occur several
+    times, in one lookup or in several. Its gradients are summed, and then its row is updated once.
+    Tables use the "lazy" form of each optimizer rule: rows outside the batch do not decay and keep
+    their moments.
 
     If several workers train together, a step first exchanges their gradients. Dense gradients are
     averaged over the workers. Gradients of tables are sent to the workers that own the rows. On all
@@ -215,10 +216,10 @@ class SparseOptimizer(nn.Optimizer):
 
     # ---- the step
 
-    # The step does not use ms.jit, although ms.jit would make it 2 to 4 times faster in PyNative
-    # mode. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had before
-    # set_data. After a checkpoint is loaded, a jitted step would update memory that is no longer
-    # read.
+    # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
+    # with ms.jit. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had
+    # before set_data. After a checkpoint is loaded, a jitted step would update memory that is no
+    # longer read.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 

@@ -23,7 +23,7 @@ class CombinedOptimizer(nn.Optimizer):
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combination is one step of each part, and all parts share
-    one `global_step`. The combination owns its parts: do not call the parts separately any more.
+    one `global_step`. The combination owns its parts: from now on, do not call a part directly.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common

@@ -5,8 +5,8 @@ MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handl
 the anchor of a table, but not its rows. A checkpoint without rows would load silently into a table
 with other rows or no rows. So each anchor has a random number that identifies the table among all
 processes. If a load sets a number other than the anchor's number, the loaded weights belong to
-other rows. After a load of weights for other rows, lookups of the table raise an error until the
-table's rows are also loaded.
+other rows. If weights that belong to other rows are loaded, lookups of the table raise an error
+until the table's rows are loaded too.
 
 The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
 to a sum of squares over all parameters, such as a penalty.

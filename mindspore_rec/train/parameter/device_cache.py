@@ -112,7 +112,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Allocate the optimizer's state; call this method after an optimizer was bound."""
+        """Allocate the optimizer's state. Bind an optimizer first, then call this method."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:
@@ -138,8 +138,9 @@ class DeviceTier(nn.Cell):
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
-        If the device is not the CPU, call this method for each lookup of a step, after the previous
-        step and before the step itself. On the CPU, calling `prepare` is optional.
+        If the device is not the CPU, call this method for each lookup of a step. Call it when the
+        previous step has ended and before the step begins. On the CPU, calling `prepare` is
+        optional.
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.

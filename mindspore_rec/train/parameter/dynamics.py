@@ -146,7 +146,7 @@ class DynamicTable(TableParameter):
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
-        """Return the evicted keys that were collected since the last call."""
+        """Return the keys that were evicted since the last call."""
         taken = self._synchronised().take_evicted()
         names = np.array(["", *_native.EVICTION_REASONS.values()])
         return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])

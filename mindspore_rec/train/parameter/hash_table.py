@@ -222,9 +222,9 @@ class HashTable(DynamicTable):
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
         """Set the values of keys, regardless of admission; a repeated key gets its last value.
 
-        If a table has a cache and a call has more keys than a quarter of the cache's host rows, the
-        keys are stored in several parts, in order. If a tier fails, the error message contains the
-        number of stored keys.
+        If the table has a cache, a call with many keys (more than a quarter of the cache's host
+        rows) stores the keys in several parts, in order. If a tier fails, the error message
+        contains the number of stored keys.
 
         Args:
             key_tensor: keys, int32 or int64, of any shape.
@@ -241,9 +241,9 @@ class HashTable(DynamicTable):
     def erase(self, key_tensor: Tensor) -> HashTable:
         """Remove keys with their values, optimizer states and counts; ignore absent keys.
 
-        If a table has a cache and a call has more keys than a quarter of the cache's host rows, the
-        keys are erased in several parts, in order. If a tier fails, the error message contains the
-        number of erased keys.
+        If the table has a cache, a call with many keys (more than a quarter of the cache's host
+        rows) erases the keys in several parts, in order. If a tier fails, the error message
+        contains the number of erased keys.
         """
         self._erase(key_tensor, self.descriptor)
         return self

@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks (points in time) of a table, one per holder; records changes since the oldest mark.
+    """Marks (points in time) of a table, one per holder; the oldest mark starts the recording.
 
     A holder is a name or an object. The mark of a deleted object is dropped when the next mark is
     set.

@@ -308,7 +308,7 @@ def check_key_dtype(where: str, key_dtype: Any) -> None:
     """Raise TypeError if a dtype is not a legal dtype of keys.
 
     Args:
-        where: text before the argument's name in the message.
+        where: text that precedes the argument's name in the message.
         key_dtype: the dtype to check.
 
     Example:

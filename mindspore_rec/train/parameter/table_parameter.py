@@ -85,9 +85,9 @@ def _named_table(config: TableConfig) -> _native.Table:
         return _native.Table(**arguments)
     except NameTakenError:
         _check_replaceable(config)
-    # A notebook may run `net = Net()` twice. In the second run, `net` refers to the older network
-    # until the newer network is made. The older network's table keeps its rows, but a use of the
-    # older network raises an error.
+    # A notebook may run `net = Net()` twice. In the second run, `net` still refers to the older
+    # network while the newer network is made. The older network's table keeps its rows, but a use
+    # of the older network raises an error.
     return _native.Table(**arguments, replace=True)
 
 
@@ -114,13 +114,14 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     """A native table as part of a network: base class of `MapParameter` and `StaticParameter`.
 
     The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
-    which optimizers find the table (`anchor.mindspore_rec_table`). The gradient of the anchor makes
-    the graph compute all gradients of the table before the table's optimizer step. The anchor's
-    gradient is also a token, and the step raises an error if arithmetic has changed the token.
+    which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
+    gradient, the graph first computes all gradients of the table, and then runs the table's
+    optimizer step. The anchor's gradient is also a token, and the step raises an error if
+    arithmetic has changed the token.
 
     If two tables have the same name, the newer table is used. So a notebook cell that makes a
-    network can run twice. The older table keeps its rows, but any use of the older table raises
-    RuntimeError until the newer table is closed. If two tables with the same name would both have
+    network can run twice. The older table keeps its rows. But as long as the newer table is open,
+    any use of the older table raises RuntimeError. If two tables with the same name would both have
     rows in tiers below host memory, making the newer table raises ValueError. Networks that a
     predictor makes have a separate name scope.
 
@@ -253,7 +254,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Without waiting, an export right after a step in PyNative mode would miss the step.
+        # Without this wait, in PyNative mode an export right after a step would miss the step's
+        # changes.
         self.sync()
         self.check_not_replaced()
         return self._table
@@ -365,10 +367,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Declare that the current rows of the table belong to the network's other weights.
 
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
-        After `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
-        error until this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
-        `StaticParameter.set_data` load rows, and make lookups legal again. `import_data` and
-        `set_data` may also be called before the other weights are loaded.
+        If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
+        error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
+        `StaticParameter.set_data` load rows, and make lookups legal again. You may also call
+        `import_data` and `set_data` first, and load the other weights later.
 
         Example:
             >>> from mindspore_rec import MapParameter

@@ -43,7 +43,7 @@ class TableTraining(NativeAccess):
             gradients: float32 `[n, dim]`.
 
         Raises:
-            StaleHandleError: a row has left the table since the lookup returned its handle.
+            StaleHandleError: after a lookup returned a row's handle, the row has left the table.
         """
         self._synchronised().accumulate_by_handle(handles, gradients)
 
@@ -68,7 +68,7 @@ class TableTraining(NativeAccess):
         step: int = 1,
         binding: int = 0,
     ) -> None:
-        """Do one optimizer step with the gradients since the last step.
+        """Do one optimizer step with all gradients that were computed since the last step.
 
         Args:
             learning_rate: >= 0.

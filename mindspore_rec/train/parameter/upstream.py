@@ -183,7 +183,7 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
     """Return the admission policy from MindSpore's `permit_filter_value` or from `admission`.
 
     Args:
-        where: text before an argument's name in messages.
+        where: text that precedes an argument's name in messages.
         admission: an admission policy, or None.
         permit_filter_value: number of occurrences at which a key is admitted, 1 to 2**30 - 1.
 
@@ -208,7 +208,7 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
     """Return the eviction rules from MindSpore's `evict_filter_value` or from `eviction`.
 
     Args:
-        where: text before an argument's name in messages.
+        where: text that precedes an argument's name in messages.
         eviction: an Eviction, or None.
         evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
             `sys.maxsize`, the upstream default, and any number above half of `sys.maxsize` mean

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement: messages between the workers of a training, before and after each step.
+"""Agreement: messages that the workers of a training exchange before and after each step.
 
 All workers take part in the same rounds in the same order. In a round, each worker sends one `Word`
 of fixed size and receives the words of all workers.

@@ -25,7 +25,7 @@ class Reader:
     Args:
         wants_stop: function that returns True if the reader takes no further batch. Default: the
             reader takes all batches.
-        interrupted: function that returns True after a signal. Default: always False.
+        interrupted: function that returns True once a signal has arrived. Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step while the
@@ -66,8 +66,8 @@ class Feed(Protocol):
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        If the data fail, `check` raises the error after the batches that were read before the
-        error.
+        If reading the data fails, the batches that were already read are used first. Then `check`
+        raises the error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:

@@ -204,7 +204,7 @@ class WorkerFeed:
             raise ReadGivenUpError
 
     def _round(self, state: State, batch: Batch | None) -> list[Word]:
-        """Return the words of all workers; an empty list after a worker has asked to stop."""
+        """Return the words of all workers; an empty list if a worker has asked to stop."""
         if self.stopped:
             return []
         flags = Flag.STOP if self._reader.wants_stop() else Flag(0)

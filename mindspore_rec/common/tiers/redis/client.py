@@ -66,7 +66,7 @@ class Command:
         self.asked: Address | None = None  # node to try once, from an ASK redirection
 
     def parts(self) -> Packed:
-        """Return the bytes to send, with ASKING before a redirected command."""
+        """Return the bytes to send; ASKING precedes a redirected command."""
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 

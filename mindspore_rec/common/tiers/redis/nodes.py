@@ -25,7 +25,7 @@ class Nodes:
         target: the parsed URL.
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
-        greet: function that is called with each new connection before the connection's first use.
+        greet: function that is called with each new connection; only then is the connection used.
             The function's second argument is True if the connection will transfer rows.
 
     Attributes:

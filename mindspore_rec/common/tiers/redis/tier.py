@@ -7,20 +7,21 @@ The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C 
 A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
 that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
-Version 0.1 wrote values of `row_bytes` bytes without a checksum; values with a checksum are 4 bytes
-longer. With `leftover="keep"`, both kinds of values are legal, and each value that is written again
-gets a checksum. With other values of `leftover`, a value without a checksum is illegal. (So with
-`leftover="keep"`, a value that lost exactly its checksum is read as a value of version 0.1.)
+Version 0.1 wrote values of `row_bytes` bytes without a checksum. Present values have a checksum and
+are 4 bytes longer. With `leftover="keep"`, both kinds of values are legal, and each value that is
+written again gets a checksum. With other values of `leftover`, a value without a checksum is
+illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a value of
+version 0.1.)
 
 Guarantees.
-* Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
-  bit of the row or its checksum changed on the server, or if the row is stored under a wrong key.
-  A damaged row may be overwritten or erased, and the tier may be cleared.
-* A read never returns an old row. The marker is read with each read of rows, and on each new
-  connection before the connection transfers rows. `RowsLostError` is raised if a server restarted
-  empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
-  of an illegal length raises `RowDamagedError`. A lost or damaged row is never reported as "not
-  found".
+* Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged in two
+  cases: a bit of the row or of its checksum changed on the server, or the row is stored under a
+  wrong key. A damaged row may be overwritten or erased, and the tier may be cleared.
+* A read never returns an old row. The marker is read with each read of rows. It is also read on
+  each new connection, before any rows are transferred. `RowsLostError` is raised if a server
+  restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
+  deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
+  reported as "not found".
 * A second writer is refused, because the buckets contain the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
   hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
@@ -28,8 +29,8 @@ Guarantees.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
 * The server's persistence determines which rows survive a crash of the server. With `appendonly
   yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
-  writes that it confirmed within the last two seconds. The loss of a confirmed write raises
-  `RowsLostError`.
+  writes that it had confirmed in the two seconds before it failed. The loss of a confirmed write
+  raises `RowsLostError`.
 * A read during a write of the same row returns the row before the write or the row after it.
 """
 

@@ -33,8 +33,8 @@ class HostRows {
   // add the batch's absent keys to `pending`. Throws if a tier fails or if host memory is too
   // small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
-  // Make room for `rows` more rows in host memory by demoting other rows; return the number of rows
-  // that fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier
+  // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
+  // fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier
   // batches are not demoted. Without `prefetching`, throws std::invalid_argument if not all rows
   // fit.
   size_t MakeRoom(size_t rows, bool prefetching);

@@ -41,7 +41,7 @@ class LowerTiers {
   const CacheSettings& settings() const { return settings_; }
   // Return the number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
-  // Add `more`, which may be negative, to the number of rows that are in a lower tier only.
+  // Add `more` to the number of rows that are in a lower tier only; `more` may be negative.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
@@ -138,7 +138,7 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read: tiers of an earlier layout, or of a new
+  // Queues in front of tiers that are no longer read. Such a tier has an earlier layout, or a new
   // layout whose creation failed. A queue in this list contains only the request to clear its tier,
   // and retries this request by itself. Flush and the next change of the layout wait until all
   // queues in this list are empty.

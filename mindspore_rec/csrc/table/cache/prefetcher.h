@@ -2,8 +2,9 @@
 //
 // Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
-// then promotes the rows to host memory, and they stay there until the batch is released. Copies of
-// rows that have changed since the read are dropped (Fetches). To keep a slow disk busy, two
+// then promotes the rows to host memory. The rows stay in host memory until the batch is released.
+// Copies of rows that have changed since the read are dropped (Fetches). To keep a slow disk busy,
+// two
 // threads are used: while one thread reads rows, the other thread makes keys unique or promotes
 // rows. The threads are started when the first batch is added.
 //
@@ -29,8 +30,8 @@ namespace msrec {
 
 class Prefetcher {
  public:
-  // Requires: all arguments outlive this object. If Add was called, Stop must be called before the
-  // destructor.
+  // Requires: all arguments outlive this object. If Add was called, Stop must be called too, before
+  // the object is destroyed.
   Prefetcher(UpperTier* upper, LowerTiers* tiers, HostRows* host)
       : upper_(*upper), tiers_(*tiers), host_(*host) {}
 

@@ -3,8 +3,8 @@
 // TierScrub: a slow walk over the records of all tiers, without the queue of writes. The walk reads
 // and checks each record once per round. The walk also reads records that training has not read for
 // a long time, and copies of rows that are also in host memory. If a tier moves, writes or erases a
-// row during the walk, the walk reads the row before or after the change. The walk may miss a row
-// that has just been read and written, but it never reports an undamaged row.
+// row during the walk, the walk reads either the old state or the new state of the row. The walk
+// may miss a row that has just been read and written, but it never reports an undamaged row.
 //
 // The class is a part of LowerTiers; the table's mutex protects it.
 #pragma once

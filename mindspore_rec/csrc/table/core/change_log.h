@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
-// Nothing is recorded before the first mark. A row's `dirty` bit is set if its key is already
+// ChangeLog: the keys of a shard that, since a mark, were written, looked up in training, or
+// deleted. Recording begins at the first mark. A row's `dirty` bit is set if its key is already
 // recorded in the current epoch. So a hot key adds only one entry per epoch. Not thread safe; one
 // shard owns it.
 #pragma once

@@ -40,8 +40,8 @@ class DigestSums {
   }
   // Methods that change a sum may throw std::bad_alloc; the sums are then wrong.
 
-  // Subtract `before`, the digest of the row in a place, and add `after`, the digest of a row that
-  // was last seen at the time in `meta`.
+  // Subtract `before`, the old digest of a place's row. Add `after`, the digest of a row that was
+  // last seen at the time in `meta`.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowSizes: the bytes of a row, of the parts of a row, and of a row's share of the index. All
-// computations with row sizes use RowSizes: limits in bytes, and memory estimates before the table
-// exists.
+// computations with row sizes use RowSizes, for example limits in bytes, and memory estimates for a
+// table that does not exist yet.
 #pragma once
 
 #include <cstddef>

@@ -71,8 +71,8 @@ class Shard {
   // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
   // std::bad_alloc.
   void Reserve(size_t rows);
-  // Reserve memory for `keys` keys in the change log and in the eviction log. Looking up, putting
-  // or erasing these keys then needs no more memory for logs. Throws std::bad_alloc.
+  // Reserve memory for `keys` keys in the change log and in the eviction log. After this call,
+  // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. With
   // kTrain and kInsert, admitted keys get rows, and all rows are counted and touched. With kPut,

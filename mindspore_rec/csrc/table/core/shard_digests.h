@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardDigests: the digests (row_digest.h) of a shard's rows. The class keeps the digest (8 bytes)
-// of each row in host memory, and the sum of the digests of all rows of the shard, in memory and in
-// tiers. A kept digest describes the row at the beginning of the current epoch, or at a later
-// export. Changing a row costs no hashing: the shard hashes the row when the row is exported or
-// demoted, or when the next epoch begins. For a row in a lower tier, the sum includes the digest
-// that the row had when it was demoted. For a key without a place (has_unseen), the sum includes
-// the key's first row. The class keeps no separate digest for a row without a place. If memory runs
-// out, all digests are dropped and the call continues.
+// ShardDigests: the digests (row_digest.h) of a shard's rows. The class keeps two things: the
+// digest (8 bytes) of each row in host memory; and the sum of the digests of all rows in the shard,
+// including rows in tiers. A kept digest describes the row at the beginning of the current epoch,
+// or at a later export. Changing a row costs no hashing: the shard hashes the row when the row is
+// exported or demoted, or when the next epoch begins. For a row in a lower tier, the sum includes
+// the digest that the row had when it was demoted. For a key without a place (has_unseen), the sum
+// includes the key's first row. The class keeps no separate digest for a row without a place. If
+// memory runs out, all digests are dropped and the call continues.
 //
 // The object is a part of a shard, and uses the places of the shard's rows. Other classes call only
 // Keep, Drop, kept and DamagedRows.
@@ -35,8 +35,8 @@ class ShardDigests {
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }
-  // Append the keys of rows whose memory has changed by itself: no call has touched the row in the
-  // current epoch, but its digest differs from the kept digest. The method checks one of `parts`
+  // Append the keys of damaged rows. A row is damaged if its digest differs from the kept digest
+  // although no call has touched the row in the current epoch. The method checks one of `parts`
   // parts of the places. Requires Keep.
   void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   size_t bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }

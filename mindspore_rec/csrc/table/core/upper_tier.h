@@ -57,7 +57,7 @@ class UpperTier {
   bool Holds(int64_t key) const;
   // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Record that prefetched batches up to number `number` no longer need their rows.
+  // Record that the rows of prefetched batches up to index `number` are no longer needed.
   void ReleaseUpTo(int64_t number);
 
   // ---- promote
@@ -76,7 +76,7 @@ class UpperTier {
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
   // batch `number`. Adds the number of promoted rows to *promoted; a key with a row in host memory
-  // is skipped. Throws std::bad_alloc; the rows promoted before the failure then stay in host
+  // is skipped. Throws std::bad_alloc. Rows that were promoted before the exception stay in host
   // memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);

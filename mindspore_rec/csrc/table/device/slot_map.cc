@@ -159,7 +159,7 @@ bool SlotMap::Refill() {
   return true;
 }
 
-// Moves back entries that a search could no longer reach across the gap.
+// A search stops at the gap, so entries behind the gap that belong before it are moved back.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;

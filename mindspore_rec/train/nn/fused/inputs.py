@@ -26,8 +26,8 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
         most: greatest legal sum of the widths.
 
     Raises:
-        TypeError, ValueError: a width is not an int or is less than 1, no width is passed, or the
-            sum of the widths is greater than `most`.
+        TypeError, ValueError: there is no width, a width is not an int or is less than 1, or the
+            sum of the widths exceeds `most`.
 
     Example:
         >>> check_widths("in_features", [416, 13], 1024)

@@ -20,7 +20,7 @@ class LinearPart(nn.Cell):
     Args:
         layer: the layer; its own activation is always applied.
         widths: floats per row of each input.
-        activation: activation of the result, applied by the layer or by a cell after the layer.
+        activation: activation of the result. The layer or a cell that follows the layer applies it.
             Default: 'none'.
     """
 
