@@ -263,8 +263,8 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out: their products are
-            reductions, and the speed of memory limits reductions in any library.
+        layers: (in, out) of each layer. Layers with one output are left out. Their products are
+            reductions, and in any library the speed of memory limits reductions.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

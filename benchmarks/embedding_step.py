@@ -351,9 +351,9 @@ def runs_of(
 def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
-    On a virtual machine, the first touch of memory that the host has not assigned yet costs 20
-    times as much as a page fault. Without this function, the first touch would count as the table's
-    growth.
+    On a virtual machine, if the host has not assigned a page yet, the first access to the page
+    costs 20 times as much as an ordinary page fault. Without this function, the first touch would
+    count as the table's growth.
     """
     np.ones(size, np.uint8)
 

@@ -4,8 +4,9 @@
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --check
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --json OUT
 
-The script needs neither MindSpore nor the package: it opens the native core by its path, and oneDNN
-(MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu` measures the cores alone.
+The script needs neither MindSpore nor the package. It opens two libraries by their paths: the
+native core, and oneDNN (MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu`
+measures the cores alone.
 
 A step consists of the lookup of Zipf-distributed ids in a table in host memory, the network's
 forward pass, the logistic loss, the backward pass, Adam on the weights, and a lazy update of the
@@ -13,8 +14,8 @@ rows. If a GPU is used, only the layers run on the GPU; rows, weights and gradie
 the bus. Steps of the devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
-results. The exit code is 1 if results of the devices differ, or if a second run does not repeat the
-bits of the first run.
+results. The exit code is 1 if the two devices' results differ, or if a second run does not give the
+same bits as the first run.
 """
 
 from __future__ import annotations

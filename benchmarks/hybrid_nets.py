@@ -20,7 +20,7 @@ from mindspore_rec.nn import MLP
 from mindspore_rec.parallel import worker_group
 
 DIM = 16
-# Hidden layers of Wide & Deep by model; `None` for the other models.
+# Hidden layers of each Wide & Deep model; `None` for models of other kinds.
 MODELS: dict[str, list[int] | None] = {
     "wide_deep": [1024, 512, 256],
     "wide_deep_128": [128],
@@ -62,7 +62,7 @@ class WideDeep(nn.Cell):
 
 
 def make_network(model: str) -> nn.Cell:
-    """Return the network of one of `MODELS` with its loss; all workers use the same seed."""
+    """Return the network of one of `MODELS`, with the loss; all workers use the same seed."""
     ms.set_seed(0)
     hidden = MODELS[model]
     if hidden is not None:

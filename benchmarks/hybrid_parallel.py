@@ -12,7 +12,7 @@ All train the same network on the same batches of Zipf-distributed ids, in runs 
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
 The workers' step is split into parts. The part *exchange* is the time spent in the channels' calls.
-The part *moving* of the exchange is the time to exchange the same bytes if a barrier makes all
+The part *moving* of the exchange is the time to exchange the same bytes when a barrier makes all
 workers begin together. The part *waiting* is the rest of the exchange, mostly the wait for the
 slower worker.
 """
@@ -145,7 +145,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     calls = int(np.median(per_step("calls")))
     workers = len(seconds)
     distinct = float(np.mean([each["distinct_keys"] for each in runs.workers.about]))
-    # Keys, rows and gradients are sent in five large messages; the other messages are small.
+    # Keys, rows and gradients are sent in five large messages; all further messages are small.
     part = int(np.median(sent) / 5 / max(workers - 1, 1))
     large = [part] * 5
     small = [64] * max(calls - len(large), 0)

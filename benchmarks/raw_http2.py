@@ -2,8 +2,8 @@
 """A gRPC client for requests that no library sends: HTTP/2 frames written by hand.
 
 The client obeys the windows of flow control, since a server closes connections that exceed a
-window. The client uses no library for messages, so a call can consist of headers only, end within
-its message, or declare its message as compressed.
+window. The client uses no library for messages. So a call can consist of headers only, end in the
+middle of its message, or declare its message as compressed.
 """
 
 from __future__ import annotations

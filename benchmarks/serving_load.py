@@ -173,7 +173,7 @@ class Load:
             due += period
 
     def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
-        """Run a phase for some seconds; its requests are counted under its name."""
+        """Run a phase for some seconds, and count its requests under the phase's name."""
         self._phase = name
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
@@ -199,7 +199,7 @@ def milliseconds(latencies: list[float]) -> dict[str, float]:
 
 
 def network_of_environment() -> Any:
-    """Return the network; its widths come from an environment variable of the server."""
+    """Return the network; an environment variable of the server sets the widths of the layers."""
     return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
 
 

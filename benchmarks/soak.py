@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long training with all tiers (device, host, Redis and SSD), admission, eviction and prefetch.
 
-Two models train on the same batches: one model's table has tiers, and the other model's table is in
-memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant, and at the
-end, both models must be equal bit for bit.
+Two models train on the same batches. The first model's table has tiers, and the second model's
+table is in memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant,
+and at the end, both models must be equal bit for bit.
 
     python benchmarks/soak.py --seconds 180 --json soak.json
 """

@@ -92,7 +92,7 @@ class Lookups(nn.Cell):
 
 
 class TableStep(nn.Cell):
-    """Lookups, constant gradients of their rows, the tables' update: a step without a network."""
+    """A step without a network: lookups, constant gradients of the rows, and the tables' update."""
 
     def __init__(self, lookups: Lookups, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def dense_runs(
     """Return the runs 'forward', 'gradients' and 'dense' of a network.
 
     Args:
-        make: function that returns the network with its loss; the network's lookups are
+        make: function that returns the network with the loss. The network's lookups are
             `GivenRows`.
         make_optimizer: function that returns the optimizer for parameters.
         batch: inputs of the network.

@@ -7,9 +7,9 @@ The hosts are network namespaces of this machine (`network_hosts.py`), with TCP 
 speed `tc` limits, and without shared memory. Runs alternate between one host, and two hosts at each
 speed. For two hosts, the output compares two times: the step's time minus the computing time, and
 the least possible time. The least possible time is the sent bytes divided by the link's data rate.
-The computing time is the step's time on one host, minus the time to exchange the same bytes on that
-host when both workers are ready. The losses of all runs must be equal bit for bit. The link has no
-added delay, since a delay would need netem.
+To get the computing time, the step is measured on one host with both workers. Then the time that
+these workers, when ready, need to exchange the same bytes is subtracted. The losses of all runs
+must be equal bit for bit. The link has no added delay, since a delay would need netem.
 """
 
 from __future__ import annotations

@@ -60,8 +60,9 @@ def serve(
     """Answer commands until no more commands arrive.
 
     Args:
-        make: function of the work that returns a description of the peer (versions, optimizations)
-            and its step. The step is a function of the batch's number that returns the loss.
+        make: function that gets the work, and returns a description of the peer (versions,
+            optimizations) and the peer's step. The step is a function of the batch's number that
+            returns the loss.
         kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
             `Work`.
     """

@@ -60,8 +60,8 @@ class Manifest:
         block_rows: Rows per block (a record or row group). Only the last block of a data file may
             have fewer rows.
         columns: The columns.
-        files: The data files in the order of their rows, each followed by the files that belong to
-            it.
+        files: The data files in the order of the rows. Each data file is followed by its auxiliary
+            files.
         source: Origin of the rows; any JSON values.
     """
 
@@ -94,8 +94,8 @@ class Manifest:
         """Read the manifest of ``directory``.
 
         Raises:
-            ValueError: the manifest is missing or has another version, or a file in the manifest is
-                missing or has another size.
+            ValueError: the manifest is missing or has an unknown version, or a file is missing or
+                has another size than in the manifest.
         """
         path = directory / MANIFEST_NAME
         if not path.is_file():

@@ -51,7 +51,7 @@ class PartRows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """A file, or a range of a file, that is read in parts, perhaps in another process.
+    """A file, or a range of a file, that is read in parts, perhaps in several processes.
 
     Attributes:
         name: prefix of the output's file names, unique to the source.
@@ -78,8 +78,8 @@ class Conversion:
         format: ``mindrecord`` or ``parquet``.
         block_rows: rows per record or row group.
         fields: names of the values of each column, by the column's name.
-        plan: all other settings that affect the bytes, as JSON values: an interrupted conversion is
-            resumed only with the same plan.
+        plan: all further settings that affect the bytes, as JSON values. An interrupted conversion
+            is resumed only with the same plan.
     """
 
     output: Path
@@ -125,8 +125,8 @@ def convert_parts(
         The manifest, as written.
 
     Raises:
-        ValueError: the interrupted conversion had another plan, another process is converting to
-            this output, or there is no row.
+        ValueError: the interrupted conversion had a different plan, another process is converting
+            to this output, or there is no row.
         FileExistsError: the output exists, and ``overwrite`` is False.
     """
     output = Path(os.path.abspath(conversion.output))

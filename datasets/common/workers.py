@@ -53,7 +53,7 @@ def run_all(works: Sequence[Work], workers: int | None = None) -> None:
     Raises:
         ValueError: ``workers`` is below 1.
         RuntimeError: a process was killed, perhaps by the system because memory was short.
-        Exception: the exception of a part that failed; the other parts are stopped.
+        Exception: the exception of the first part that failed; all other parts are stopped.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")

@@ -67,7 +67,7 @@ class DriftingRows(NamedTuple):
     """Rows of the stream before any encoding.
 
     Args:
-        values: int64 [B, F], a value's number in its field; negative if it occurs once.
+        values: int64 [B, F], index of a value in its field; negative if the value occurs only once.
         bayes: float64 [B], the true probability of a click.
         clicks: bool [B], the label.
     """
@@ -80,9 +80,9 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places of fixed popularity. Each place gets a new value every `life` rows,
-    at its own time. The click probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))``
-    with effects of mean 0 and variance 1.
+    A field has `alive` places of fixed popularity. Each place gets a new value every `life` rows;
+    different places change at different rows. The click probability is ``sigmoid(b + s * sum_f
+    effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
         config: configuration of the stream.
@@ -135,7 +135,8 @@ class DriftingModel:
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return each value's first possible row, and the row after its last possible row.
 
-        The first row may be below 0: at row 0 the population is in the middle of its turnover.
+        A value's first row may be below 0, because at row 0 many values have already begun their
+        life.
         """
         once = values < 0
         generation, place = np.divmod(np.where(once, 0, values), self.config.alive)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planted model: the values of row r and the probability of its click."""
+"""The planted model: the values of row r, and the probability that row r is clicked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RawRows(NamedTuple):
     """Rows before any encoding.
 
     Args:
-        ranks: int64 [B, F], a value's number in its field; 0 is the most frequent.
+        ranks: int64 [B, F], index of a value in its field; 0 is the most frequent value.
         counts: float64 [B, N], whole numbers, NaN if missing.
         bayes: float64 [B], the true probability of a click.
         clicks: bool [B], the label.
@@ -43,7 +43,7 @@ class PlantedModel:
 
     Args:
         config: Configuration of the model.
-        seed: Any integer; another seed gives another truth and other rows.
+        seed: Any integer. Different seeds give different truths and rows.
 
     Example:
         >>> model = PlantedModel(PlantedConfig((CategoryField(10),), pairs_share=0.0), seed=1)

@@ -20,11 +20,11 @@ _OWN = [("row", pa.int64()), ("sent", pa.float64())]
 
 
 class EventSet(ABC):
-    """Events in order; an event depends on its number only, so a producer can start anywhere.
+    """Events in order. An event depends only on its index, so a producer can start at any event.
 
     Attributes:
-        schema: schema of an event in the topic; `row` is the event's number, and `sent` is its
-            sending time in seconds since 1970.
+        schema: schema of an event in the topic. `row` is the event's index, and `sent` is the
+            event's sending time in seconds since 1970.
         ranges: ranges of legal values by column.
         count: number of events; None if endless.
         fields: number of categorical features that the pipeline makes.

@@ -39,7 +39,7 @@ class Part:
         self._workers = workers
         self._processes = Status(directory, PROCESSES)
         self._kills = 0
-        # The other parts need the cores too, so workers are not pinned to cores.
+        # The demo's other parts need the cores too, so workers are not pinned to cores.
         launch = ["-m", "mindspore_rec.launch", "-n", str(workers), "--no-bind"]
         script = [str(HERE / f"{name}.py"), *arguments]
         self._command = [sys.executable, *(launch if workers > 1 else []), *script]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faces: public modules whose names are imported from their defining modules on first use.
+"""Faces: public modules. Each name of a face is imported from its defining module on first use.
 
 Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
 face for serving must not import modules that only training needs.

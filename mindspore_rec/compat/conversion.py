@@ -22,7 +22,7 @@ class Change:
 
     Attributes:
         path: path of the embedding in the network.
-        aliases: other paths of the same cell in the network.
+        aliases: further paths of the cell in the network.
         old_kind: class of the embedding before the conversion.
         new_kind: class of the embedding after the conversion.
         table: its table's name.

@@ -64,8 +64,8 @@ class Target:
     def padding(self) -> int | None:
         """Id whose row is never trained, or None.
 
-        `nn.Embedding` only initializes its padding row with zeros and then trains it like any other
-        row.
+        `nn.Embedding` initializes the padding row with zeros, and then trains it like all other
+        rows.
         """
         if self.base is not mint.nn.Embedding or self.cell.padding_idx is None:
             return None

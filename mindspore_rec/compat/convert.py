@@ -98,8 +98,8 @@ def convert(
             arguments above that describe a table; the config's `embedding_dim` must equal the dim
             of the converted embeddings. A table is frozen if the old weight is frozen or the config
             freezes it.
-        dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
-            one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
+        dense: True to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into one
+            operator, if `nn.FusedSequential` accepts the cell. Layers and parameters stay the same
             objects. With `dense=True`, the network may have no embeddings. Default: False.
 
     Returns:
@@ -220,7 +220,8 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     evaluation returns for the id. Optimizer state is not transferred.
 
     Args:
-        net_or_conversion: the conversion to undo; or a network, to undo all its conversions.
+        net_or_conversion: the conversion to undo; or a network, to undo all conversions of the
+            network.
         drop_new: whether rows of ids beyond the old vocabulary may be dropped. Default: False.
 
     Raises:

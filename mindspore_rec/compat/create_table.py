@@ -110,8 +110,8 @@ def create_table(
         table.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
-            tier already has rows of an earlier run, or rows of an open table with the same name.
+        TypeError, ValueError: an argument is of the wrong type, out of range or not supported; or a
+            tier already has rows, from an earlier run or from an open table with the same name.
         OSError, RemoteError: a tier cannot be opened.
 
     Corresponds to `mx_rec.core.embedding.create_table` in Rec SDK; docs/from_rec_sdk.md lists the

@@ -82,8 +82,8 @@ class HashEmbeddingLookup(TableLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
-            the table.
+        RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
+            for the table.
 
     Corresponds to `mindspore_rec.HashEmbeddingLookup` in MindRec 0.3.
 

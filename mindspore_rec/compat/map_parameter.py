@@ -82,8 +82,8 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range; an open table has the same name and both tables
-            have tiers below host memory; a tier has rows of an earlier run.
+        ValueError: an argument is out of range; or an open table has the same name and both tables
+            have tiers below host memory; or a tier has rows of an earlier run.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the cell looks keys up, with the same inputs as `get`.

@@ -80,8 +80,7 @@ def init(
         RuntimeError: a session is already open.
         TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
-        WorkerError: a launcher started this process, and the launcher's workers cannot connect to
-            each other.
+        WorkerError: a launcher started this process, and its workers cannot connect to each other.
 
     Corresponds to `mx_rec.util.initialize.init` in Rec SDK.
 

@@ -43,8 +43,8 @@ class SparseLookup(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table.
-        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
-            the table.
+        RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
+            for the table.
 
     Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 
@@ -114,8 +114,8 @@ def sparse_lookup(
     Raises:
         TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table;
             the batch lacks the feature.
-        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
-            the table.
+        RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
+            for the table.
 
     Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 

@@ -28,7 +28,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
     Args:
         rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
-            other missing values are illegal.
+            missing values of all other types are illegal.
         text: whether columns of text are legal too. A text column becomes an array ``[B]`` of str
             and None, as a `FeatureSpec` requires. Default: False.
 
@@ -95,7 +95,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
 
     Raises:
         TypeError: `rows` is of an unsupported type.
-        ValueError: columns have different lengths, or an array does not have 1 or 2 dimensions.
+        ValueError: two columns have different lengths, or an array does not have 1 or 2 dimensions.
 
     Example:
         >>> to_record_batch({"ids": np.array([[1, 2]])}).schema.field("ids").type
@@ -137,7 +137,7 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
-        ValueError: `values` does not have 1 or 2 dimensions, or its lists have different lengths.
+        ValueError: `values` does not have 1 or 2 dimensions, or has lists of different lengths.
     """
     where = f"column {name!r} must"
     dims = _dims(where, values)

@@ -21,9 +21,9 @@ MAX_EVENT_TIME = (1 << 32) - 1  # seconds: a row keeps the time it was last seen
 def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
     """Return a feature's values as keys of its table, without applying its `transform`.
 
-    An integer is its own key: int32 stays int32, and other integers become int64. `category_keys`
-    hashes strings, with the table's name as the field. So equal strings of two features of a table
-    get the same key.
+    The key of an integer is the integer: int32 stays int32, and all other integer types become
+    int64. `category_keys` hashes strings, with the table's name as the field. So if two features
+    share a table, equal strings get the same key.
 
     Args:
         spec: the feature.
@@ -35,7 +35,7 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
 
     Raises:
         TypeError: the values are neither integers nor strings.
-        ValueError: the column is a single value, its number of rows is not `spec.batch_size`, or an
+        ValueError: the column is a single value, the number of rows is not `spec.batch_size`, or an
             integer is missing or does not fit int64.
 
     Example:

@@ -38,10 +38,10 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
-    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
-    the `Predictor`. The pipeline's state is the statistics that its transforms have learned. A call
-    of the pipeline updates the statistics; `apply` does not.
+    One pipeline declares the features of a model for all uses: tables (`create_table(specs=)`),
+    training (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers,
+    evaluation and the `Predictor`. The pipeline's state is the statistics that its transforms have
+    learned. A call of the pipeline updates the statistics; `apply` does not.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
     (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
@@ -49,12 +49,12 @@ class FeaturePipeline:
     other batch.
 
     Args:
-        outputs: dict from the name of each array to its feature or features. A single FeatureSpec
-            must have the array's name, and the array has keys in the shape of the column. For
-            several features, the array has the features' columns side by side: keys, int64 ``[B,
-            F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp declares the
-            event time, and makes no array. The label is the last output. An iterable of FeatureSpec
-            objects is legal too, with one output for each object.
+        outputs: dict that maps the name of each array to the array's feature or features. A single
+            FeatureSpec must have the array's name, and the array has keys in the shape of the
+            column. For several features, the array has the features' columns side by side: keys,
+            int64 ``[B, F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp
+            declares the event time, and makes no array. The label is the last output. An iterable
+            of FeatureSpec objects is legal too, with one output for each object.
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
             functions of `prepare` first, in order. The functions may add columns and drop rows.
             Default: none.
@@ -155,8 +155,8 @@ class FeaturePipeline:
 
         Args:
             rows: a batch, or a Dataset of batches.
-            columns: names of the arrays to return. The rows may lack columns that are needed only
-                for other arrays. Default: all arrays.
+            columns: names of the arrays to return. The rows may lack columns that only the
+                remaining arrays need. Default: all arrays.
 
         Raises:
             TypeError, ValueError: a column is missing or unreadable, or `columns` contains a name
@@ -302,7 +302,7 @@ class FeaturePipeline:
         return list(dict.fromkeys(each.column for output in outputs for each in output.members))
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline with one more array, the rows' times, as its first array.
+        """Return a copy of this pipeline; its first array is a new array with the rows' times.
 
         A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
         state with this pipeline.
@@ -457,8 +457,8 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # Names are compared only with names, and places only with places. If batches have changed from
-    # tuples to dicts, a place and a name may refer to the same column.
+    # Names are compared only with names, and places only with places. If batches were tuples and
+    # are now dicts, a place and a name may refer to the same column.
     if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(
             f"output {output.name!r} of the state is of columns {list(state_columns)}, this "

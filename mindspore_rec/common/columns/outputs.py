@@ -104,7 +104,7 @@ class StackedOutput(Output):
 
 
 class MadeOutput(Output):
-    """Array that another pipeline has already made.
+    """Array that an earlier pipeline has already made.
 
     Args:
         name: name of the array and of its column.

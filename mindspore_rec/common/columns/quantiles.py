@@ -30,8 +30,8 @@ class QuantileScale(Number):
 
     `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers that
     are read. The quantiles change until `sample` numbers have been learned, and are fixed
-    afterwards. Before any number has been learned, every number becomes 0 and is in the same
-    bucket.
+    afterwards. As long as no number has been learned, every number becomes 0, and all numbers are
+    in one bucket.
 
     Args:
         column: numbers.

@@ -76,7 +76,7 @@ class MinMaxScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to another transform.
+            ValueError: `state` belongs to a transform of another kind.
         """
         extremes = _numbers_of(self, state, (0, 2))
         if extremes and extremes[0] > extremes[1]:
@@ -92,8 +92,8 @@ class LogScale(MinMaxScale):
 
     Args:
         column: numbers, for example counts.
-        running: whether the logarithms are scaled to [0, 1] between their least and greatest value
-            so far (default False).
+        running: True to scale the logarithms to [0, 1]: the least logarithm so far becomes 0, and
+            the greatest becomes 1 (default False).
         missing: result for a missing value (default 0).
 
     Example:
@@ -174,7 +174,7 @@ class StandardScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: `state` belongs to another transform.
+            ValueError: `state` belongs to a transform of another kind.
         """
         count, mean, squares = _numbers_of(self, state, (3,))
         if count < 0 or not count.is_integer() or squares < 0:

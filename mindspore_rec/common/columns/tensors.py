@@ -122,7 +122,7 @@ class TensorSpec:
     def zeros(self, rows: int) -> np.ndarray:
         """Return an array of zeros with `rows` rows.
 
-        Any other dimension of free size gets the size 1.
+        All further dimensions of free size get the size 1.
         """
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
@@ -196,8 +196,8 @@ def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
     """Convert a value to an input array of the network.
 
     Raises:
-        TypeError: the value's type cannot be converted to the input's type without loss. Any float
-            type may convert to any other float type.
+        TypeError: the value's type cannot be converted to the input's type without loss. Each float
+            type may be converted to each other float type.
         ValueError: the value has another shape than `spec`.
     """
     if (

@@ -43,7 +43,7 @@ class Outcome:
         seconds: seconds from the job's start to its end.
         end: rank and exit code of the first worker that failed; None if mpirun reported no failed
             worker.
-        stopped: whether the job was asked to stop: by Ctrl-C, by SIGTERM, or because its output
+        stopped: True if the job was asked to stop, by Ctrl-C, by SIGTERM, or because the output
             could not be written.
     """
 
@@ -147,8 +147,8 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
     once. The workers are also asked to stop if the output cannot be written any more: its reader is
     gone (`| head`) or the disk is full. If the output cannot be written, later output is dropped,
-    and workers that still run after 20 s are ended. After a failure to write output, the exit code
-    is 141 for a pipe without a reader, and 1 for any other error.
+    and workers that still run after 20 s are ended. If output could not be written, the exit code
+    is 141 for a pipe without a reader, and 1 for all other errors.
 
     Args:
         job: what to run.

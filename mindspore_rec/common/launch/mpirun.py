@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of mpirun for a job, and the environment of its workers."""
+"""The command line of mpirun for a job, and the environment of the job's workers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Job:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
         hosts: names of hosts, each with its number of workers. Empty: this host.
-        threads_per_worker: number of threads of each worker. Default: the number of cores of a host
-            divided by its number of workers.
+        threads_per_worker: number of threads of each worker. Default: a host's number of cores,
+            divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
             of `MINDSPORE_REC_HANG_LIMIT`, or 300.
         bind: whether each worker is bound to separate cores if the host has enough cores.

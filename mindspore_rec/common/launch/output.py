@@ -43,7 +43,7 @@ class End:
     Attributes:
         rank: its rank.
         code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
-            the worker ended while another worker waited for it.
+            a worker waited for another worker, and the other worker ended.
     """
 
     rank: int

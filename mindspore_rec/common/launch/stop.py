@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the process that must be stopped: an mpirun that leads its own session."""
+        """Set the process that must be stopped. The process is an mpirun that leads a session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)

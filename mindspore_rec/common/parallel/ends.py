@@ -49,7 +49,7 @@ class ProgramEnds:
             timer.start()
 
         sys.excepthook = hook
-        # Finalizers close tables, and must run after `at_exit`: other workers may need this
+        # Finalizers close tables, and must run after `at_exit`, because other workers may need this
         # worker's rows until all workers have ended. Functions that are registered with atexit run
         # in reverse order, so finalizers are registered first.
         weakref.finalize(self, lambda: None)

@@ -84,7 +84,7 @@ class WorkerGroup:
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes that worker `root` sent. The `data` of other workers is not used.
+        """Return the bytes that worker `root` sent. Only the `data` of worker 0 is used.
 
         Raises:
             ValueError: no worker has the rank `root`.
@@ -288,8 +288,8 @@ def worker_group() -> WorkerGroup:
     Without a launcher there is one worker, and MPI is not started.
 
     Raises:
-        WorkerError: a launcher other than Open MPI's started this process, MPI is missing or does
-            not start, or workers run different programs.
+        WorkerError: this process was started by a launcher that is not Open MPI's, MPI is missing
+            or does not start, or the workers run different programs.
 
     Example:
         >>> worker_group().size

@@ -72,7 +72,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, insert=True)
 
     def write_rows(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set values, bypassing admission; if a key occurs twice, its last value is kept.
+        """Set values, bypassing admission; if a key occurs twice, the key gets its last value.
 
         Args:
             keys: int32 or int64 `[n]`.
@@ -306,8 +306,8 @@ class HostRows(NativeAccess):
                 of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
 
         Raises:
-            ValueError: shapes do not fit, or `states` belongs to another optimizer. The table does
-                not change.
+            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule.
+                The table does not change.
         """
         native = self._synchronised()
         if codes is not None:

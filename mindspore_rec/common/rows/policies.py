@@ -183,11 +183,11 @@ def counts_of(kind: str) -> str | None:
 class Eviction:
     """Rules by which rows are evicted with their optimizer state and count. Rules may be combined.
 
-    Eviction by age hides a row from every lookup as soon as its age reaches the limit. A sweep that
-    visits a slice of the table in each step frees the memory. Eviction by capacity runs at the end
-    of a step that left too many rows. The order of eviction is approximate, because victims are
-    chosen from a sample of eight rows for each row to evict. The next incremental export contains
-    every eviction.
+    Eviction by age: as soon as a row's age reaches the limit, the row is hidden from all lookups. A
+    sweep that visits a slice of the table in each step frees the memory. Eviction by capacity runs
+    at the end of a step that left too many rows. The order of eviction is approximate, because
+    victims are chosen from a sample of eight rows for each row to evict. The next incremental
+    export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
@@ -206,8 +206,8 @@ class Eviction:
             an occurrence counts half after `half_life_steps`. With 'score', the rows with the
             lowest score from `table.set_scores` (default: 0) are evicted first. Among equal rows,
             the least recently used row is evicted first. Default: 'lru'.
-        half_life_steps: number of steps, above 0, after which an occurrence counts half.
-            `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
+        half_life_steps: number of steps, above 0, after which an occurrence counts half. The
+            argument is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too:
             choose a limit below the norm of initial values, or the trigger 'callback'.

@@ -50,8 +50,8 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     at most a millionth of the number or 3e-8, whichever is greater. For a row of equal numbers
     above 65504, the error is at most 1/2048 of the number. Numbers below -65504 or above 65504 *
     (2^bits - 1) do not fit, and become the nearest possible number. If a row has an infinity or a
-    NaN, all its numbers become NaN. The scale and the offset of a row of NaN are NaN, and its codes
-    are 0.
+    NaN, all numbers in the row become NaN. The scale and the offset of a row of NaN are NaN, and
+    its codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -65,7 +65,7 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
         byte is 0.
 
     Raises:
-        ValueError: rows have another shape, or the number of bits is not supported.
+        ValueError: `rows` has an illegal shape, or the number of bits is not supported.
 
     Example:
         >>> scale, offset, codes = quantise(np.array([[-1.0, 0.0, 0.875]], np.float32), 4)

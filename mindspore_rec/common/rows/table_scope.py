@@ -35,8 +35,8 @@ def own_scope() -> Iterator[None]:
 
     If two tables of one scope have the same name, the newer table is used. Tables of different
     scopes do not conflict. So two versions of a model, or a training and a serving network, may
-    have tables of the same names side by side. A table's name in files, its initial values and its
-    digests do not depend on the scope.
+    have tables of the same names side by side. The scope changes neither a table's name in files,
+    nor initial values, nor digests.
 
     Example:
         >>> with own_scope():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of a table besides its rows: id, shape, clock, and counters of keys without a row."""
+"""State of a table except the rows: id, shape, clock, and counters of keys without a row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TableState(NativeAccess):
         return native.value_dtype, native.state_dtype
 
     def row_sizes(self) -> _native.RowSizes:
-        """Return the bytes of a row and of its index entry, by part."""
+        """Return the bytes of a row, and of the row's index entry, by part."""
         value, state = self.row_dtypes
         return _native.row_sizes(self._table.dim, self.state_width, value, state, self.scored)
 
@@ -161,6 +161,6 @@ class TableState(NativeAccess):
         """Set the counters of a sketch.
 
         Raises:
-            ValueError: the table has no sketch, or a sketch of another size.
+            ValueError: the table has no sketch, or the sketches differ in size.
         """
         self._synchronised().import_sketch(memory)

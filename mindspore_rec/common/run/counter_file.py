@@ -2,10 +2,11 @@
 """Files with a table's counters of keys that are not admitted yet.
 
 Exact counters are stored as an Arrow IPC file with columns `key` int64, `count`, `last_step`,
-`last_time` uint32, sorted by key. A sketch is stored as the memory of its counters, in a file with
-the suffix `.sketch`. A sketch can be loaded only into a table with a sketch of the same size.
+`last_time` uint32, sorted by key. The memory of a sketch's counters is stored in a file with the
+suffix `.sketch`. A sketch can be loaded only into a table with a sketch of the same size.
 
-Each of several workers writes one file with the counts of its own keys (`sketch_parts`).
+If there are several workers, each worker writes one file with the counts of the keys that it owns
+(`sketch_parts`).
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
     """Check a file of counters against its table's admission, which `admission_of` returned.
 
     Raises:
-        CheckpointError: the file is damaged, or has counters of another kind or of a key outside
-            `share`.
+        CheckpointError: the file is damaged, or has counters of another kind, or has a counter for
+            a key outside `share`.
     """
     counts = {".sketch": "sketch", ".arrow": "keys"}[path.suffix]
     if counts_of(admission.partition(" ")[0]) != counts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Difference between two states, of the same run or of two runs."""
+"""Difference between two states of one run or of two runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableDifference:
     Attributes:
         only_first, only_second: rows whose key only one state has.
         changed: rows of both states whose bits differ.
-        same: rows of both states with the same bits.
+        same: rows that have the same bits in both states.
         largest: greatest absolute difference of a value.
     """
 
@@ -103,7 +103,7 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
-    """Return each row as one value, so that a comparison of rows compares their bytes."""
+    """Return each row as one value, so that comparing two rows compares the rows' bytes."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
 
 

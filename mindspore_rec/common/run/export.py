@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export a table's rows in one state to a file for other tools."""
+"""Export a table's rows in one state to a file that other tools can read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def export_table(
     with_state: bool = False,
     numbers: str = "float32",
 ) -> int:
-    """Write the rows in the order of their keys and return their number.
+    """Write the rows in the order of their keys; return the number of rows.
 
     Args:
         chain: checkpoints from `newest_chain`.
@@ -42,8 +42,8 @@ def export_table(
     Raises:
         FileExistsError: `path` exists already.
         CheckpointError: a file of the chain is damaged, or no table has this name.
-        ValueError: `path` has another suffix, `numbers` is unknown, or `numbers` conflicts with the
-            suffix or with `with_state`.
+        ValueError: the suffix of `path` is unknown, `numbers` is unknown, or `numbers` conflicts
+            with the suffix or with `with_state`.
     """
     check_rows(numbers)
     if numbers in BITS and (with_state or path.suffix == ".csv"):

@@ -61,7 +61,7 @@ class ServerBusyError(OSError):
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server whose answer is from another state than its status."""
+    """Error of a server whose answer is from another state than the state in its status."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:

@@ -27,8 +27,8 @@ def matched(
         source: origin of the values, for messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or its value has a different shape or kind of
-            dtype.
+        CheckpointError: a parameter has no value in the checkpoint, or the value's shape or kind of
+            dtype differs from the parameter's.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:
@@ -50,7 +50,7 @@ def matched(
 def _kind(dtype: Any) -> str:
     """Return the kind of a MindSpore or NumPy dtype.
 
-    All float types are one kind, because each float type can be converted to any other.
+    All float types are one kind, because each float type can be converted to each other float type.
     """
     name = str(dtype).lower().rstrip("_")
     return "float" if "float" in name else name

@@ -53,9 +53,9 @@ class Publisher:
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong, or `target` is a file or the run itself. It is also an
-            error if `target` has checkpoints that no publisher made, or a copy that was made with
-            another value of `rows`.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. The error is also
+            raised if `target` has checkpoints that no publisher made, or a copy that was made with
+            a different value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 
@@ -101,7 +101,7 @@ class Publisher:
         Raises:
             CheckpointError: a checkpoint of the run is damaged. Before the error was raised, all
                 undamaged checkpoints were copied.
-            ValueError: the copy belongs to another run.
+            ValueError: the copy belongs to another run than the run to publish.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
         """
@@ -114,8 +114,8 @@ class Publisher:
             raise ValueError(f"{self._target} is a copy of another run than {self._run}")
         wanted = {entry.path.name: entry for entry in checkpoints}
         for name, entry in there.items():
-            # A training that returned to an earlier step may write other checkpoints with the same
-            # names.
+            # A training that returned to an earlier step may write new checkpoints under the names
+            # of old checkpoints.
             if name in wanted and wanted[name].state != entry.state:
                 self._remove(entry.path)
         self._copy_network()
@@ -171,7 +171,7 @@ class Publisher:
             time.sleep(poll_seconds)
 
     def close(self) -> None:
-        """Release the directory, so that another publisher can use it."""
+        """Release the directory, so that other publishers can use it."""
         self._lock.close()
 
     # ---- inside
@@ -227,7 +227,7 @@ class Publisher:
             write_manifest(directory, {**fields, "tables": tables})
 
     def _copy_table(self, source: Path, directory: Path, table: dict[str, Any]) -> dict[str, Any]:
-        """Write the files of a table, and return its entry of the manifest."""
+        """Write the files of a table, and return the table's entry for the manifest."""
         before, legal = described_type(table), legal_keys(table)
         made = {**table, "state_width": 0}
         made.pop("state_dtype", None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the rows of a state, sorted by key, from a full checkpoint and the deltas after it.
 
-Reading needs memory for the rows that changed since the full checkpoint, and for a part of the
-other rows.
+Reading needs memory for all rows that changed since the full checkpoint, and for a part of the
+unchanged rows.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Shares:
 
 
 def file_name(kind: str, table: int, share: Share = ALL) -> str:
-    """Return the name, without its suffix, of a file with a share of a table.
+    """Return the name, without suffix, of a file that contains a share of a table.
 
     Example:
         >>> file_name("table", 3), file_name("table", 3, Share(1, 2))
@@ -119,7 +119,7 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If a table has only one part, the part
-    also contains the other fields of the entry.
+    also contains the remaining fields of the entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write states other than tables and parameters: nested dicts and lists with arrays.
 
-`states.safetensors` stores each array under its path in the nested state, and `states.json` stores
-all other values. Each worker writes its own two files, which are named `states_<worker>.*` for
-workers other than 0.
+`states.safetensors` stores each array under its path in the nested state. `states.json` stores all
+values that are not arrays. Each worker writes its own two files, which are named
+`states_<worker>.*` for workers other than 0.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 The column `key` is int64. The columns `value` and `state` (optimizer state) are fixed-size lists of
 float32 or of the table's type (`row_format.py`). The columns `count`, `last_step` and `last_time`
 are uint32. Rows are sorted by key, in record batches of 65,536 rows. So equal tables have equal
-files, even if their rows are in different tiers. Writing and reading need memory only for a part of
-the table.
+files, even if a row's tier differs between the tables. Writing and reading need memory only for a
+part of the table.
 
 In memory, rows are NumPy structured arrays with the file's columns as fields.
 """
@@ -124,7 +124,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
 
 
 def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, str]:
-    """Write every row of a table, and return the number of rows and their digest.
+    """Write every row of a table; return the number of rows, and the digest of the table.
 
     The digest is computed while the rows are exported, before the rows are sorted and written.
 

@@ -72,11 +72,11 @@ class Team:
             work: function whose result consists of JSON values.
 
         Raises:
-            OSError: the function raised an OSError on a worker, and no error of another kind on any
-                worker.
+            OSError: the function raised an OSError on a worker, and on all workers only OSErrors or
+                no error.
             Exception: the function raised an error other than OSError on a worker. The failed
-                worker raises the function's error. All other workers raise an error of the same
-                kind, whose message names the failed worker.
+                worker raises the function's error. On all other workers, an error of the same kind
+                is raised; its message names the failed worker.
         """
         if self._channel is None:
             return [work()]
@@ -123,8 +123,8 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An OSError is raised only if no worker has an error of another kind. So OSErrors are
-        # sorted last.
+        # An OSError is raised only if all workers' errors are OSErrors. So OSErrors are sorted
+        # last.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

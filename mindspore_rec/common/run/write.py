@@ -62,7 +62,7 @@ def write_checkpoint(
     Raises:
         FileExistsError: `target` exists already.
         OSError: a worker cannot write a file.
-        RuntimeError: the workers' tables are not in the same state.
+        RuntimeError: a table's state differs between workers.
     """
     if team.workers == 1:
         with new_directory(target) as directory:

@@ -2,7 +2,8 @@
 """Announce new checkpoints on a Kafka topic, so that predictors read checkpoints without polling.
 
 Only the announcement goes through Kafka: a predictor reads and checks the directory itself. If a
-message is lost, late or wrong, the predictor is only delayed: it finds the step at its next poll.
+message is lost, late or wrong, the predictor is only delayed, because it finds the step at its next
+poll.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
-A small stream may decode to many bytes. A compressed body declares its decoded size, dictionaries
-and views may repeat a text many times, and null columns may have any length. So this module reads
-the metadata of every message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs)
-and adds up the sizes. After the check, a stream of legal size is passed to Arrow, which verifies
-the metadata itself.
+A small stream may decode to many bytes. The decoded size can be large for three reasons: a
+compressed body is small, dictionaries and views may repeat a text many times, and null columns may
+have any length. So this module reads the metadata of every message (flatbuffers, as defined in
+Apache Arrow's Message.fbs and Schema.fbs) and adds up the sizes. After the check, a stream of legal
+size is passed to Arrow, which verifies the metadata itself.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
 
     Raises:
         ValueError: the stream needs more than `most` bytes, has more than 16,384 columns, or has
-            columns that are nested deeper than 16. The error is also raised in three other cases: a
-            column has unions, run ends or list views; the bytes are not an Arrow IPC stream; or
-            bytes follow the stream's end.
+            columns that are nested deeper than 16. The error is also raised if a column has unions,
+            run ends or list views, if the bytes are not an Arrow IPC stream, or if bytes follow the
+            stream's end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})

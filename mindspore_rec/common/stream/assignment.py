@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assignment: the partitions of a topic that a stream reads, and their first offsets."""
+"""Assignment: the partitions of a topic that a stream reads, and each partition's first offset."""
 
 from __future__ import annotations
 

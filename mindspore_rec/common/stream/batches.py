@@ -83,7 +83,7 @@ LATER = Batch(())  # stands for a batch that a stream has not yet, if the reader
 class BatchSource(ABC):
     """Source of batches for training, evaluation and checkpoints.
 
-    `batch_source` converts other data to a source. There are three kinds of sources:
+    `batch_source` converts data of other types to a source. There are three kinds of sources:
 
     * A source with a state (`has_state`): `state_dict` returns its position in the data, and
       `load_state_dict` resumes at this position.
@@ -105,7 +105,7 @@ class BatchSource(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one pass, and yield dicts of columns, or tuples if columns have no names.
 
-        Before a batch is yielded, its event time is set on the tables of `iteration_tables`.
+        Before a batch is yielded, the tables of `iteration_tables` get the batch's event time.
         """
         return self._plain_batches(self.iteration_tables())
 
@@ -184,9 +184,9 @@ class BatchSource(ABC):
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
-        A training that resumes in a later pass calls `skip_passes` before its first batch. By
-        default, the method does nothing. The default is right if all passes have the same order, or
-        if random generators of Python or NumPy determine the order.
+        A training that resumes in a later pass first calls `skip_passes`, and then takes its first
+        batch. By default, the method does nothing. The default is right if all passes have the same
+        order, or if random generators of Python or NumPy determine the order.
         """
 
     @property

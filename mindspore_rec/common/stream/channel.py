@@ -142,7 +142,7 @@ class DataSender:
     def take_over(self) -> None:
         """Become the only sender of this name. Receivers then ignore other senders' new messages.
 
-        Earlier messages of other senders stay valid. `FeatureWorker` calls this method.
+        Messages that other senders sent earlier stay valid. `FeatureWorker` calls this method.
 
         Raises:
             ReplacedError: a later sender with this name has taken over.
@@ -158,7 +158,7 @@ class DataSender:
         """Check that no other sender has taken over since this sender called `take_over`.
 
         Raises:
-            ReplacedError: another sender has taken over.
+            ReplacedError: a later sender has taken over.
             ConnectionError: the channel does not answer.
         """
         if self._epoch:
@@ -281,7 +281,7 @@ class ReceivedRows:
         self.batch = batch
 
     def tolist(self) -> list[list[Any]]:
-        """Return a list of rows. Each row is a list of its values in the order of the columns."""
+        """Return a list of rows. Each row is a list of values, in the order of the columns."""
         columns = [column.to_pylist() for column in self.batch.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 

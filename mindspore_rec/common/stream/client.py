@@ -24,8 +24,8 @@ class Message(NamedTuple):
         key: the bytes of the message's key, or None.
         skipped: number of offsets that the reader skips just before the message, because of
             transactions. The skipped offsets belong to markers of transactions, and to messages of
-            aborted transactions if the reader omits such messages. All other missing offsets belong
-            to messages that the log has removed.
+            aborted transactions if the reader omits such messages. All further missing offsets
+            belong to messages that the log has removed.
     """
 
     offset: int

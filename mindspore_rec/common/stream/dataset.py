@@ -46,9 +46,9 @@ class StreamingDataset(BatchSource):
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
         transform: function, for example a `FeaturePipeline`, that converts a record batch to a dict
             of whole-batch arrays by column name, with the label last. If the transform has
-            `state_dict` and `load_state_dict`, its state is part of the dataset's state. A batch
-            that has no rows after the transform is skipped. Default: `to_arrays`, which does not
-            change the columns.
+            `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
+            state. A batch that has no rows after the transform is skipped. Default: `to_arrays`,
+            which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
             not inputs of the network, such as the event time, can be left out. Default: None, all
             columns.

@@ -16,8 +16,8 @@ class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
     A large share of bad messages is a sign of a change upstream. If many messages are bad, training
-    receives too little data. A restarted stream stops at the same message again, unless
-    `on_dead_share` is set to "warn" or `max_dead_share` is raised.
+    receives too little data. If the stream is restarted, it stops at the same message again. To
+    continue, set `on_dead_share` to "warn" or raise `max_dead_share`.
 
     Args:
         topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the

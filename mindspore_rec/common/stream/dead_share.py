@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadShare: stop a stream, or warn, if too many of its last messages are bad."""
+"""DeadShare: if too many of a stream's last messages are bad, stop the stream or warn."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # Each message's detail may be different, for example if details contain offsets. After many
-        # different details, messages with a new detail are counted only by reason.
+        # Every message may have a different detail, for example if details contain offsets. Once
+        # many different details have occurred, messages with a new detail are counted only by
+        # reason.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()

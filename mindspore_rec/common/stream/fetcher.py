@@ -34,7 +34,7 @@ class Fetcher:
         client: client that only this thread uses while it runs.
         format: format of the messages.
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
-            take more than its share of `buffer_bytes`.
+            take more than the partition's share of `buffer_bytes`.
         event_time: column with the time of events; None without such a column.
         interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: condition that is notified of each block and of an error.
@@ -89,7 +89,8 @@ class Fetcher:
     def stop(self) -> None:
         """End the thread and wait for its end."""
         self._stop.set()
-        # If Ctrl-C came between the acquisition of the lock and its `with` block, release the lock.
+        # If Ctrl-C came after the lock was acquired and before the `with` block began, release the
+        # lock.
         with contextlib.suppress(RuntimeError):  # not held by this thread
             while True:
                 self._changed.release()

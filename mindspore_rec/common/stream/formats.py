@@ -99,8 +99,8 @@ class Format(ABC):
         schema: the required columns with their types. A field that is not nullable must have no
             missing value. Columns that are not in the schema are dropped.
         max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1
-            (default 64 MiB). A message is bad if its rows take more than `max_decoded_bytes` and
-            more than twice the message's encoded size.
+            (default 64 MiB). A message is bad if its rows take more than `max_decoded_bytes`, and
+            also more than twice the size of the encoded message.
 
     Attributes:
         sequence_of: function that returns a message's producer and number, or None. Producer and

@@ -32,8 +32,8 @@ class Sequence(NamedTuple):
     Args:
         producer: name of the producer.
         number: sequence number of the message, or `BEGIN`.
-        epoch: epoch of the producer (default 0). After a message of a later epoch in the same
-            partition, messages of earlier epochs are ignored, because their producer was replaced.
+        epoch: epoch of the producer (default 0). Once a partition has had a message of a later
+            epoch, messages of earlier epochs are ignored, because their producer was replaced.
     """
 
     producer: str
@@ -113,7 +113,8 @@ class Interleaver:
         idle: partitions that get no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages left out because their sequence number was already taken.
+        duplicates: number of messages that were left out because a message with the same sequence
+            number had been taken.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages left out because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
@@ -227,7 +228,7 @@ class Interleaver:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """Pass the turn to another partition if all messages of the turn have been taken."""
+        """If all messages of the turn have been taken, pass the turn to the next partition."""
         if self._used >= self.turn or len(self.partitions) == 1:
             self._pass_turn()
 
@@ -247,8 +248,7 @@ class Interleaver:
             most: maximum number of rows to take, at least 1.
             stop: value of `taken` at which to stop. Default: None, no limit.
 
-        Returns:
-            A slice of rows, which may be empty; None if the partition that has the turn has no
+        Returns: A slice of rows, which may be empty. None if the partition whose turn it is has no
             message yet, or if `stop` is reached.
         """
         partition = self.current

@@ -78,6 +78,6 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # print() would raise an error if the signal interrupted another print().
+        # If the signal has interrupted a print(), a second print() would raise an error.
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

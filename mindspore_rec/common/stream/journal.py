@@ -20,7 +20,7 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on the clock, or on the time at which a topic got another partition.
+    """Decision that depended on the clock, or on the time at which a topic got a new partition.
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
@@ -39,8 +39,8 @@ class Decision(NamedTuple):
 class Journal:
     """List of decisions in order. Each decision is on disk before it takes effect.
 
-    By default, a stream only makes decisions that add partitions, because its batches do not depend
-    on time.
+    By default, a stream's batches do not depend on time, so the stream only makes decisions that
+    add partitions.
 
     Each of several workers has a separate journal, in a file beside `path`. The file's name ends
     with the index of the worker and the number of workers.
@@ -142,8 +142,8 @@ class Journal:
 
         Args:
             check: function that raises an error if this process may not take the file over. When
-                the copy is written, `check` is called, and then the copy gets its name. Default: a
-                function that never raises.
+                the copy is written, `check` is called. Then the copy is renamed to its final name.
+                Default: a function that never raises.
 
         Raises:
             ValueError, OSError: as for the constructor.

@@ -29,8 +29,8 @@ class KafkaSource(StreamSource):
 
     The caller saves the offsets: the offsets are part of `state_dict()`, which is saved with the
     model. Nothing is committed to the broker. The caller chooses the partitions, so any number of
-    readers may share a topic; give each reader its own `partitions`. The source waits for a missing
-    broker.
+    readers may share a topic. Give different `partitions` to each reader. The source waits for a
+    missing broker.
 
     Args:
         brokers: "host:port", or several addresses.
@@ -42,7 +42,7 @@ class KafkaSource(StreamSource):
             requires that `schema` is None.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
-            other formats.
+            all other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
             `DeadLetterPolicy` with the topic. Default: None, the first bad message is an error.
         kafka_options: settings of both `kafka.KafkaConsumer` and `KafkaProducer`, such as

@@ -49,8 +49,8 @@ class KafkaWriter:
     confirmed for `stall_seconds`, the writer makes a new producer. The new producer sends all
     unconfirmed messages in their original order. Some unconfirmed messages may already be in the
     log. Readers such as `DataReceiver` detect repeated messages by the numbers that the sender
-    adds. For other readers, `still_missing` returns the messages that the log does not have yet.
-    The writer never drops a single message, because later messages would then follow a gap.
+    adds. For all other readers, `still_missing` returns the messages that the log does not have
+    yet. The writer never drops a single message, because later messages would then follow a gap.
 
     kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
     are in flight.

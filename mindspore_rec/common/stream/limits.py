@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamLimits: limits on a stream's messages, on its waits and on its reading ahead."""
+"""StreamLimits: limits for a stream: the sizes of messages, the waits, and reading ahead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = (1 << 62) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """Limits on a stream's messages, on its waits and on its reading ahead.
+    """Limits for a stream: the sizes of messages, the waits, and reading ahead.
 
     Args:
         max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A message over the
@@ -25,9 +25,9 @@ class StreamLimits:
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
             Default: no ranges. The stream's format needs a schema with the columns of
                 `value_ranges`.
-        max_future_seconds: maximum seconds, at least 0, by which an event may be later than its
-            message's timestamp. A message with a later event is bad. Default: None, no limit. The
-            stream needs `event_time`.
+        max_future_seconds: an event may be later than the timestamp of its message by at most this
+            many seconds, at least 0. A message with a later event is bad. Default: None, no limit.
+            The stream needs `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
@@ -39,10 +39,10 @@ class StreamLimits:
             that was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
             Messages have a stored size and a decoded size; the greater of these two sizes counts.
-        on_missing: reaction if messages between two other messages are missing, for example because
-            compaction removed them before they were read. The reaction "warn" writes a warning to
-            the log each time the number of missing messages has doubled, and "stop" raises a
-            LookupError (default "warn").
+        on_missing: reaction if messages are missing in the middle of a partition, for example
+            because compaction removed them before they were read. "warn" (the default) writes a
+            warning to the log each time the number of missing messages has doubled. "stop" raises a
+            LookupError.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

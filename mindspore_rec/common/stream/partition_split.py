@@ -53,9 +53,9 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         states: states of streams over different partitions of one topic.
 
     Raises:
-        ValueError: a stream has made decisions that depended on time, which another number of
-            workers cannot repeat. The error is also raised if the states have different topics, or
-            if several states have the same partition.
+        ValueError: a stream has made decisions that depended on time. With a different number of
+            workers, these decisions cannot be repeated. The error is also raised if the states are
+            from different topics, or if two states have the same partition.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -110,7 +110,7 @@ def state_of(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition moves to another worker, but the states cannot be merged.
+        ValueError: a partition moves to another worker, and the states cannot be merged.
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
@@ -129,8 +129,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition moves to another worker, but the states cannot be merged, or a
-            partition is in no state.
+        ValueError: a partition is in no state, or a partition moves to another worker and the
+            states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Timer of a stream: its reading, its waits for full batches, and its waits for partitions.
+    """Timer of a stream. It measures reading, waits for full batches, and waits for partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -102,7 +102,7 @@ class Patience:
             may_decide: whether a decision may be made at the next message. No decision may be made
                 inside a message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.
-            others: whether other partitions take turns.
+            others: True if further partitions take turns.
         """
         until = now + _LOOK
         if may_decide and self._max_wait is not None and self._first_row is not None:

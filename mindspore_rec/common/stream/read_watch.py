@@ -112,8 +112,8 @@ def still_waiting() -> None:
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
             stream returns to the end of its last batch.
-        ReadLaterError: the reader has other work, and will request the batch again. After a
-            `ReadLaterError`, the stream keeps its position.
+        ReadLaterError: the reader first does different work, and will request the batch again.
+            After a `ReadLaterError`, the stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -124,10 +124,10 @@ def still_waiting() -> None:
 def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
 
-    Use `without_signals` for code that takes locks. An exception between a lock's acquisition and
-    its `with` block would leave the lock locked, and other threads would wait forever. Code in the
-    context must call `still_waiting` while it waits. `still_waiting` raises the exception of a
-    received signal.
+    Use `without_signals` for code that takes locks. If an exception came after the lock was
+    acquired and before the `with` block began, the lock would stay locked, and other threads would
+    wait forever. Code in the context must call `still_waiting` while it waits. `still_waiting`
+    raises the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True

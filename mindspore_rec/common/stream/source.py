@@ -61,7 +61,7 @@ _MOST = (1 << 62) - 1
 
 
 class StreamSource:
-    """Source of batches of a topic's rows, with the position in the topic as its state.
+    """Source of batches of a topic's rows. The source's state is the position in the topic.
 
     Batches depend on the contents of the topic and on the initial state, but not on time. All
     batches have `batch_size` rows. Partitions take turns of a fixed number of messages
@@ -82,9 +82,10 @@ class StreamSource:
         client: reader of the topic.
         format: format of the messages.
         batch_size: number of rows of a batch, at least 1.
-        partitions: the partitions to read; other readers read the other partitions. Partitions that
-            are missing in a loaded state are read from their first message. Default: all
-            partitions, including partitions that are added to the topic later.
+        partitions: the partitions that this source reads; other readers read the remaining
+            partitions. If a loaded state lacks a partition, the partition is read from its first
+            message. Default: all partitions, including partitions that are added to the topic
+            later.
         start: start position if no state is loaded: "earliest", "latest", or offsets by partition.
             Offsets are also used for partitions that are missing in a loaded state. Default:
             "earliest".
@@ -212,7 +213,8 @@ class StreamSource:
 
         Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions.
         A worker's batches have `batch_size / workers` rows, rounded to a whole number. Each
-        partition continues at its saved position, even if another number of workers saved it.
+        partition continues at its saved position, even if the number of workers has changed since
+        the save.
 
         Args:
             worker: index of this worker, from 0.
@@ -273,8 +275,8 @@ class StreamSource:
     def read_alike(self, worker: int) -> None:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
-        Workers would detect a new partition at different batches. So only a restart adds new
-        partitions (see `add_partitions`).
+        Otherwise, different workers would detect a new partition at different batches. So only a
+        restart adds new partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -666,8 +668,8 @@ class StreamSource:
         """Continue from a saved position, before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is malformed, or belongs to another topic or other
-                partitions.
+            TypeError, ValueError: `state` is malformed, or belongs to a different topic or to
+                different partitions.
             RuntimeError: batches have been taken.
         """
         if self._fetcher is not None:

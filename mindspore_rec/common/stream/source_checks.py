@@ -90,7 +90,7 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
 
     Raises:
         TypeError: `state` is not the state of a stream.
-        ValueError: `state` is of another topic or version, or contains partitions that are not
+        ValueError: `state` is of a different topic or version, or contains partitions that are not
             read.
         LookupError: the topic was deleted and made again.
     """

@@ -33,25 +33,27 @@ class FeatureWorker:
 
     At intervals, the worker saves one state. The state consists of the position in the stream, the
     transform's state, the next message's sequence number, and the settings that determine the rows
-    of a message. After a kill, the worker resumes from the last state. The worker sends the
-    messages after the state again, with the same numbers. Receivers drop repeated messages.
+    of a message. After a kill, the worker resumes from the last state. The worker repeats the
+    messages that followed the state, with their old sequence numbers. Receivers drop repeated
+    messages.
 
-    A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings uses the old settings to
-    repeat the messages after the state, and the new settings from the next batch on. Other settings
-    of the source, such as `value_ranges`, may change only after an orderly end. In this case no
-    message was sent after the state. The transform may change if it makes the same number of rows
-    from a batch as before.
+    A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
+    `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
+    settings, the messages that followed the state. From the next batch on, it uses the new
+    settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
+    end. In this case no message was sent after the state. The transform may change if it makes the
+    same number of rows from a batch as before.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
-    Only one worker at a time may use a state: its file is locked from the constructor to the end of
-    `run`. The lock may have no effect on an earlier worker that runs again on another host. Only
-    the worker that began last is valid, and receivers ignore new messages of earlier workers with
-    the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
-    state nor the journal. The topic `<channel>.workers` records the order in which workers began.
+    Only one worker at a time may use a state, so the state's file is locked from the constructor to
+    the end of `run`. The lock may have no effect on an earlier worker that runs again on another
+    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
+    workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
+    neither the state nor the journal. The topic `<channel>.workers` records the order in which
+    workers began.
 
     Args:
         dataset: the stream with its transform.
@@ -65,8 +67,8 @@ class FeatureWorker:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
-            raised if the state belongs to another stream or sender. A missing state is an error if
-            a worker with this name has saved a state before. The error is also raised if the
+            raised if the state belongs to a different stream or sender. A missing state is an error
+            if a worker with this name has saved a state before. The error is also raised if the
             messages that followed the state cannot be repeated, because a setting has changed or
             the journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).

@@ -67,7 +67,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
         workers: number of workers.
 
     Raises:
-        ValueError: `state` was saved by another number of workers.
+        ValueError: `state` was saved by a different number of workers.
 
     Example:
         >>> state_for(join_states([{"a": 1}, {"a": 2}]), 1, 2)

@@ -45,8 +45,8 @@ class SsdDirectory:
         workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: the directory contains rows and `leftover` is 'refuse', or contains rows of
-            another number of workers and `leftover` is 'keep'. The error is also raised if the
+        ValueError: the directory contains rows and `leftover` is 'refuse'; or `leftover` is 'keep'
+            and a different number of workers wrote the rows. The error is also raised if the
             table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 

@@ -192,7 +192,7 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows per prediction above which the cost per row no longer falls."""
+        """Number of rows per prediction; with more rows, the cost per row falls no further."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property

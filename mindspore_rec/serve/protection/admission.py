@@ -32,7 +32,7 @@ class InFlight:
         self._lock = threading.Lock()
 
     def enter(self) -> bool:
-        """Count one more request and return True; return False if the limit is reached."""
+        """Count a new request and return True; if the limit is reached, only return False."""
         with self._lock:
             if self.count >= self.most:
                 return False

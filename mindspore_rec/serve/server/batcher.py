@@ -96,12 +96,12 @@ class Batcher:
     Args:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
-        max_rows: maximum number of rows in a call; a single request may have more rows. 0: each
-            request gets its own call. The predictor's `rows_at_once` also limits the rows of a
+        max_rows: maximum number of rows in a call; a single request may have more rows. With 0,
+            each request gets its own call. The predictor's `rows_at_once` also limits the rows of a
             call. With more rows than this, a call takes longer, but the time per row does not fall.
-        observe: function that is called at each call of the predictor. `observe` gets three
-            arguments: the number of requests in the call, the number of rows in the call (0 if each
-            request gets its own call), and the number of requests that still wait. Default: none.
+        observe: function that is called at each call of the predictor. `observe` gets the number of
+            requests in the call, the number of rows in the call (0 if each request gets its own
+            call), and the number of requests that still wait. Default: none.
         statistics: counter of the calls and the calls' times. Default: none.
 
     Example:

@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return an example request per loaded model whose inputs have fixed sizes after the first."""
+    """Return an example request per loaded model whose inputs vary only in their first size."""
     examples = {}
     for name in models.names:
         try:

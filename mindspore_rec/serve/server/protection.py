@@ -125,7 +125,7 @@ class Protection:
         started: Callable[[], object] = lambda: None,
         says: str | None = None,
     ) -> DrainingServer:
-        """Return a server for an application: `run(sockets=[...])` serves until a signal.
+        """Return a server for an application; `run(sockets=[...])` serves until a signal arrives.
 
         Args:
             app: the ASGI application, without the checks of `guard`.

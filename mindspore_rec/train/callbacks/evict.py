@@ -161,7 +161,7 @@ class EvictCallback(Callback):
 
 
 class EvictedKeysCallback(Callback):
-    """Callback that passes evicted keys to a function or file after each step with evictions.
+    """Callback that, after each step with evictions, passes evicted keys to a function or file.
 
     Args:
         receiver: function that takes a table's name and the table's `EvictedKeys`, or the path of a

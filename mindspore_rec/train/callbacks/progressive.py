@@ -28,7 +28,7 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Callback that computes AUC, log loss and calibration of each batch before its training step.
+    """Callback that scores each batch before its training step: AUC, log loss, calibration.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
     row of the stream is therefore first used for a test and then for training, so no separate test

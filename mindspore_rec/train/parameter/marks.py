@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: points in time, one per holder; a table records changes since the oldest point."""
+"""ChangeMarks: points in time, one per holder; the oldest point starts a table's recording."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a new mark; after `hold`, the table records changes since the mark."""
+        """Return a new mark; call `hold` to make the table record all changes since it."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:

@@ -234,7 +234,7 @@ class Link:
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:
-            # redis-py before version 6 parses MOVED and ASK only in its cluster client.
+            # In versions before 6 of redis-py, only the cluster client parses MOVED and ASK.
             word, rest = _code(error)
             if word in ("MOVED", "ASK"):
                 kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms that replies of a server must have.
 
-A Redis server always answers a command in the same form. A proxy or another kind of server may
-answer in another form. For an answer in another form, the tier must raise its own error before it
+A Redis server always answers a command in the same form. A proxy, or a server that is not Redis,
+may answer in another form. If an answer has another form, the tier must raise an error before it
 uses the answer.
 """
 
@@ -64,7 +64,7 @@ def is_page(reply: Any) -> bool:
 
 
 def is_slots(reply: Any) -> bool:
-    """Return True if a reply is ranges of slots with their nodes, as for CLUSTER SLOTS.
+    """Return True if a reply lists ranges of slots, and each range's nodes, as CLUSTER SLOTS does.
 
     Example:
         >>> is_slots([[0, 16383, [b"127.0.0.1", 7000, b"id"]]]), is_slots([[0, 16383]])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as values on the server: the bytes of a row, then a checksum.
 
-Version 0.1 wrote only the bytes of a row. Values without a checksum are recognised by their length,
-and are legal with `leftover="keep"`. Each row that this version writes has a checksum.
+Version 0.1 wrote only the bytes of a row. A value without a checksum is recognised by its length.
+With `leftover="keep"`, such values are legal. Each row that this version writes has a checksum.
 """
 
 from __future__ import annotations

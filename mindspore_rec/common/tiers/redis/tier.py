@@ -14,18 +14,18 @@ illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is r
 version 0.1.)
 
 Guarantees.
-* Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged in two
-  cases: a bit of the row or of its checksum changed on the server, or the row is stored under a
-  wrong key. A damaged row may be overwritten or erased, and the tier may be cleared.
+* Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
+  bit of the row or of the row's checksum has changed on the server. A row under a wrong key is
+  damaged too. A damaged row may be overwritten or erased, and the tier may be cleared.
 * A read never returns an old row. The marker is read with each read of rows. It is also read on
   each new connection, before any rows are transferred. `RowsLostError` is raised if a server
   restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer is refused, because the buckets contain the token of the first writer.
-* Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
-  hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
-  failed write may be repeated. Rows that a failed write did not reach are intact.
+* Calls are retried with growing pauses, up to `retry_seconds`. They are retried while a server is
+  unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
+  slots. A failed write may be repeated. Rows that a failed write did not reach are intact.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
 * The server's persistence determines which rows survive a crash of the server. With `appendonly
   yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
@@ -92,7 +92,8 @@ class RedisTier:
         retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
             value, or 30.
         worker: index of this worker, which has its own rows. Default: 0.
-        workers: number of workers. Rows that another number of workers wrote are not found.
+        workers: number of workers. Rows that were written by a different number of workers are not
+            found.
             Default: 1.
 
     Raises:
@@ -337,7 +338,8 @@ class RedisTier:
                 continue
             now = self._life(command.server)
             if place and now != life:
-                # A restarted server hashes with another seed, so the old cursor is meaningless.
+                # A restarted server hashes with a new seed, so a cursor from before the restart is
+                # meaningless.
                 place = 0
                 continue
             fields, values = command.reply[1][::2], command.reply[1][1::2]
