@@ -5,9 +5,9 @@ A program such as `python -m models.wide_deep.train` may run in a clone that was
 Python's path, the clone comes before an installed wheel. If the wheel's core was compiled from the
 clone's sources, Python uses the wheel's core.
 
-`setup.py` runs this file to write the digest of the sources beside the core; `build.sh` runs this
-file to check whether the sources have changed. Since `setup.py` runs this file without the package,
-the file must import nothing from the package.
+`setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
+file to check if the sources have changed. Since `setup.py` runs this file without the package, the
+file must import nothing from the package.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare a benchmark of this tree with the same benchmark of another tree, in pairs.
+"""Run a benchmark in this tree and in another tree, in pairs, and compare the results.
 
     python tools/paired.py ../before benchmarks/embedding_step.py --figure inside_operators_ms \
         --figure ours_ms --pairs 20 --json output/paired.json -- --no-vanilla --rows 1000000
 
 The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with its tree's
-interpreter. The tree that runs first alternates from pair to pair. For each number, the tool prints
-both medians, and the ratio of this tree's median to the other median. The tool also prints the 95 %
-interval of the ratio, by bootstrap over the pairs. The name of a number in nested results has dots,
-as in `shapes.criteo_26.ours_step_ms`.
+interpreter. The tree that runs first alternates from pair to pair. For each figure, the tool prints
+the medians of both trees, and the ratio of this tree's median to the other tree's median. The tool
+also prints the 95 % interval of the ratio, by bootstrap over the pairs. The name of a number in
+nested results has dots, as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations

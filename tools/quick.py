@@ -69,7 +69,8 @@ PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "tier": ("cache",),
     "workers": ("parallel",),
 }
-# Tests of Python code, by folders of the package; other folders use the same name in `tests`.
+# For a folder of the package, the folder of its tests. A folder that is not listed has its tests in
+# the folder of the same name in `tests`.
 ROOM_TESTS = {
     "common/columns": "feature",
     "common/digests": "parameter",
@@ -208,7 +209,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
     If two files are equally near, a file in a folder with a changed file is first. The slowest test
-    files are last, unless they changed.
+    files run last, except those that were changed.
     """
     from tests.support.slow_tests import SLOW
 

@@ -80,7 +80,8 @@ def init(
         RuntimeError: a session is already open.
         TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
-        WorkerError: a launcher started this process, and its workers cannot connect to each other.
+        WorkerError: this process is one of a launcher's workers, and the workers cannot connect to
+            each other.
 
     Corresponds to `mx_rec.util.initialize.init` in Rec SDK.
 

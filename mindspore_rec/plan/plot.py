@@ -15,7 +15,7 @@ _ENDINGS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
-    """Check that a plot can be written to `path`, and make its directory.
+    """Check that a plot can be written to `path`, and make the directory of `path`.
 
     Raises:
         ImportError: matplotlib is not installed.

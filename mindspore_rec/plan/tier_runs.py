@@ -2,8 +2,9 @@
 """Simulate tiers with LRU or LFU demotion: the tier of each key, and the rows that move.
 
 During the training step of a batch, the rows of the batch are in the first tier. After the batch,
-each tier in turn demotes the rows beyond its capacity to the next tier, lowest rank first; the last
-tier has no limit. A row keeps its count when the row moves, so LFU uses counts over the whole log.
+each tier in turn demotes the rows beyond the tier's capacity to the next tier. Rows of the lowest
+rank are demoted first. The last tier has no limit. A row keeps its count when the row moves, so LFU
+uses counts over the whole log.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Tiers:
 
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: rows or share for the remote tier; None: no limit. The limit is required if `lower`
-            is ('remote', 'ssd'), and must be None for any other `lower`.
+        remote: rows or share for the remote tier; None: no limit. If `lower` is ('remote', 'ssd'),
+            the limit is required. For all other values of `lower`, the limit must be None.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:

@@ -27,10 +27,10 @@ class WorkerLoads:
         rows: int64 `[N]`, distinct keys of the log that each worker owns.
         lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
             owns.
-        received: int64 `[steps, N]`, number of keys that each worker receives as the owner of the
-            keys; every worker sends its distinct keys.
-        updated: int64 `[steps, N]`, number of distinct keys in the global batch that each worker
-            owns; the worker updates their rows.
+        received: int64 `[steps, N]`, number of keys that each worker receives as their owner. Every
+            worker sends each of its distinct keys once.
+        updated: int64 `[steps, N]`, for each worker, how many of the global batch's distinct keys
+            it owns. The worker updates the rows of these keys.
         sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
         expected: True if the log is shorter than one step; the figures are then expectations,
             float64.

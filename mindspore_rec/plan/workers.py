@@ -44,12 +44,11 @@ class TableOnWorkers:
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
-        owner: if the placement is 'owner', the worker that has the table; None for other
+        owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
         most_rows: greatest number of rows on any worker.
         row_imbalance: of rows.
-        lookup_imbalance: imbalance of lookups over the owners of their keys; every occurrence
-            counts.
+        lookup_imbalance: imbalance of lookups over the owners of the keys; every occurrence counts.
         key_imbalance: imbalance of the keys that owners receive; every worker sends its distinct
             keys once.
         sent_keys: number of distinct keys in a worker's batch.

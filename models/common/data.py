@@ -70,7 +70,7 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Criteo:
-    """Criteo's data, or other data in Criteo's form: two packed sets in one directory.
+    """Criteo's data, or data in the same form: two packed sets in one directory.
 
     Args:
         kind: 'criteo'.
@@ -189,7 +189,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # A different range of rows is a different sample of the same planted model.
+    # Two ranges of rows are two samples of the same planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:

@@ -113,7 +113,8 @@ class FirstOrder(nn.Cell):
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numeric fields N, at least 0.
-        embedding: description of the weights' tables; its `dim` and `std` have no effect.
+        embedding: description of the weights' tables. `dim` and `std` of this description have no
+            effect.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
 

@@ -19,8 +19,8 @@ UNKNOWN = 0  # the number of all keys that the training rows do not have
 def with_vocabulary(data: Data) -> Data:
     """Return the same data with numbered ids, and with the vocabulary's size in `vocabulary`.
 
-    Keys of the training rows get the numbers from 1 on, in ascending order of the keys; all other
-    keys share the number `UNKNOWN`.
+    Keys of the training rows get the numbers 1, 2, ... in ascending order of the keys. All other
+    keys get the number `UNKNOWN`.
 
     Args:
         data: data whose ids are keys; the function reads one epoch of the data.

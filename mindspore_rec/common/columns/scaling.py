@@ -186,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return a state's numbers; raise an error unless all are finite and their count is legal."""
+    """Return a state's numbers; raise an error if any is not finite or their count is illegal."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

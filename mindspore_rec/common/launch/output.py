@@ -43,7 +43,7 @@ class End:
     Attributes:
         rank: its rank.
         code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
-            a worker waited for another worker, and the other worker ended.
+            the worker ended normally although another worker still waited for it.
     """
 
     rank: int

@@ -84,7 +84,7 @@ class WorkerGroup:
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes that worker `root` sent. Only the `data` of worker 0 is used.
+        """Return the bytes that worker `root` sent. On all other workers, `data` is not used.
 
         Raises:
             ValueError: no worker has the rank `root`.

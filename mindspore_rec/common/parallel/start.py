@@ -187,7 +187,7 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return the number of threads of this worker; None if its cores already limit the threads.
+    """Return this worker's number of threads; None if its cores already limit the threads.
 
     If the launcher has bound the worker to cores, the process can use only these cores.
     """

@@ -221,7 +221,7 @@ class HostRows(NativeAccess):
         )
 
     def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys in a part of `digest(parts)`, int64, and their rows' digests, uint64."""
+        """Return the keys (int64) in a part of `digest(parts)`, and the rows' digests (uint64)."""
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:

@@ -35,8 +35,8 @@ def own_scope() -> Iterator[None]:
 
     If two tables of one scope have the same name, the newer table is used. Tables of different
     scopes do not conflict. So two versions of a model, or a training and a serving network, may
-    have tables of the same names side by side. The scope changes neither a table's name in files,
-    nor initial values, nor digests.
+    have tables of the same names side by side. A table's name in files, the initial values and the
+    digests are equal in all scopes.
 
     Example:
         >>> with own_scope():

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
-A small stream may decode to many bytes. The decoded size can be large for three reasons: a
-compressed body is small, dictionaries and views may repeat a text many times, and null columns may
-have any length. So this module reads the metadata of every message (flatbuffers, as defined in
-Apache Arrow's Message.fbs and Schema.fbs) and adds up the sizes. After the check, a stream of legal
-size is passed to Arrow, which verifies the metadata itself.
+A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
+a text many times, and null columns may have any length. So this module reads the metadata of every
+message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
+sizes. After the check, a stream of legal size is passed to Arrow, which verifies the metadata
+itself.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 
 
 def sequence_of(message: Message) -> MessageNumber | None:
-    """Return sender, number and epoch of a message; None for a message of another program."""
+    """Return sender, number and epoch of a message; None if another program sent the message."""
     headers = dict(message.headers)
     # A Kafka header may have no value. Refuse a malformed number, which could make the message or
     # later messages look like duplicates.

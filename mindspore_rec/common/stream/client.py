@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a client of a message log, which the clients of Kafka and other logs implement."""
+"""Interface of a client of a message log; the clients of Kafka and of other logs have it."""
 
 from __future__ import annotations
 

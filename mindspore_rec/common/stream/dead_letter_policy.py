@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadLetterPolicy: the topic of a stream's bad messages, and the limit of their share."""
+"""DeadLetterPolicy: the topic for a stream's bad messages, and the limit of their share."""
 
 from __future__ import annotations
 

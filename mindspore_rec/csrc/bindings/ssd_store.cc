@@ -283,8 +283,8 @@ std::unique_ptr<SsdStore> Open(const py::object& path, py::ssize_t row_bytes, in
   }
 }
 
-// IoError becomes the OSError of its errno, such as FileNotFoundError, with the path. Corruption
-// becomes SsdCorruptionError, which also has the offset.
+// An IoError becomes the OSError class of its errno, such as FileNotFoundError, and names the path.
+// Corruption becomes SsdCorruptionError, which also has the offset.
 PyObject* corruption_error = nullptr;
 
 void Translate(std::exception_ptr raised) {

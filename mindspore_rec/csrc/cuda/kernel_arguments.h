@@ -3,8 +3,8 @@
 // Arguments of the kernels, for the code that launches kernels and for the kernels. The host's
 // compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
-// A kernel over rows has one thread for each element of [rows, width], unless the comment of its
-// arguments states another number of threads.
+// A kernel over rows has one thread for each element of [rows, width]. For exceptions, the comment
+// of the kernel's arguments states the number of threads.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -169,8 +169,8 @@ struct SoftmaxArguments {
   Rows x, gradient;
 };
 
-// Multiplies each group of x by its column of `scales`, and writes the products to target or adds
-// them to target.
+// Multiplies each group of x by the group's column of `scales`. Writes the products to target, or
+// adds them to target.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;

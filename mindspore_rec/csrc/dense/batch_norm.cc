@@ -114,7 +114,7 @@ void BatchStatistics::Forward(const SliceRun& slice) const {
   loops.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
 }
 
-// Joins the moments of the slices in their order, and then the moments of the workers in rank
+// Joins the moments of the slices in slice order, and then the moments of the workers in rank
 // order.
 void BatchStatistics::BetweenForward(const BatchRun& run) const {
   const int64_t w = width();

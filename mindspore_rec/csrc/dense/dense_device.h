@@ -2,7 +2,7 @@
 //
 // DenseDevice: a processor other than the host's CPU that runs dense programs. On a device, a batch
 // is one slice. Values, gradients and weights are in the device's memory. The host and the device
-// run the same layers, but the device has its own loops (`Elementwise`) and products.
+// run the same layers. For loops (`Elementwise`) and products, the device has separate code.
 //
 // A device runs calls in the order in which they are made. Only one thread uses a device at a time:
 // the thread locks `mutex()` to run a program.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The optimizer step of dense parameters in MindSpore's memory. One pass updates all parameters, in
-// parallel over pieces of the parameters. The results do not depend on the number of threads,
-// because pieces depend only on sizes and each element is updated on its own.
+// parallel over pieces of the parameters. The results do not depend on the number of threads:
+// pieces depend only on sizes, and each element is updated independently of all others.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ struct DenseParameter {
   StepInput input;
 };
 
-// Updates all parameters by one step of the rule. A gradient may lie in the memory of a parameter:
-// if one weight is the gradient of another weight, MindSpore passes the weight without a copy. The
-// step uses all gradients as they are at the time of the call, before any parameter is updated.
-// Parameters and states must not overlap.
+// Updates all parameters by one step of the rule. A gradient may be in the memory of a parameter.
+// If one weight is the gradient of a second weight, MindSpore passes the first weight without a
+// copy. The step uses all gradients as they are at the time of the call, before any parameter is
+// updated. Parameters and states must not overlap.
 void StepDense(const Kernels& kernels, const Rule& rule, std::vector<DenseParameter> parameters,
                ThreadPool* pool);
 

@@ -21,7 +21,7 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Limits on the number of forward passes that wait for their backward pass. At least kLeastKept
+  // Limits on the number of forward passes whose backward pass has not run yet. At least kLeastKept
   // passes may wait. More passes may wait while all waiting passes together take less than
   // kKeptBytes. The limit is needed because the program cannot know whether a forward pass will
   // have a backward pass.
@@ -38,8 +38,8 @@ class DeviceProgram {
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients);
 
-  // Frees all memory except for forward passes that wait for their backward pass. A later run
-  // allocates the memory again.
+  // Frees all memory, except the memory of forward passes whose backward pass has not run yet. A
+  // later run allocates the memory again.
   void Release();
 
  private:

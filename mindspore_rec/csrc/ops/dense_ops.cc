@@ -158,8 +158,8 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// Does the same as MsrDenseForward, but without the output `saved` and without the input for its
-// width.
+// Does the same as MsrDenseForward, but has neither the output `saved` nor the input for the width
+// of `saved`.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);

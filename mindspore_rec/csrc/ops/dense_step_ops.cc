@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the optimizer step of all dense parameters of an optimizer, and the squared norm of
-// their gradients. The parameters and their states are inputs, and the step updates them in place.
+// the dense gradients. The parameters and their states are inputs, and the step updates them in
+// place.
 #include "dense/dense_step.h"
 #include "ops/operator.h"
 

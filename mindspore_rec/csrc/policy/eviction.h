@@ -58,9 +58,9 @@ struct Horizon {
   int64_t time = 0;
 };
 
-// Counts how often the clock has passed a multiple of the idle limit. The sketch halves all its
-// counts when the epoch number grows by 1. Setting the clock back or changing the limit does not
-// change the epoch number.
+// Counts how often the clock has passed a multiple of the idle limit. When the epoch number grows
+// by 1, the sketch halves all counts. Setting the clock back or changing the limit does not change
+// the epoch number.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at

@@ -82,8 +82,9 @@ class QuantisedRows {
 
   // ---- lookups
   //
-  // For a key without a row, a lookup returns `unknown`. For an id that the filter drops, Lookup
-  // writes zeros, and Pool leaves the id out of its bag. If `limit` is null, no age limit applies.
+  // For a key without a row, a lookup returns `unknown`. If the filter drops an id, Lookup writes
+  // zeros for the id, and Pool leaves the id out of the bag. If `limit` is null, no age limit
+  // applies.
 
   // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
   // output.

@@ -2,8 +2,8 @@
 //
 // Functions on the buckets of shared_layout.h, which map a key to the slot of its row. Only one
 // thread at a time may change a part of an index. During the change, any number of threads of any
-// process may read the part and find every key that is not being changed. A key that does not fit
-// into its bucket goes into the next bucket, and the full bucket is marked. An entry never moves.
+// process may read the part and find every key that is not being changed. If a key's bucket is
+// full, the key goes into the next bucket, and the full bucket is marked. An entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace msrec {
 
 constexpr uint32_t kNoSlot = 0xffffffff;
 
-// One part of an index: pointers to its buckets and to the rows in this process.
+// One part of an index: pointers to the part's buckets and to the rows, valid in this process.
 struct SharedPartView {
   SharedBucket* buckets;
   uint64_t count;
@@ -147,8 +147,8 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 // ---- overlays
 
 // Return the entry of a key. If the key has no entry, return a free entry, whose kind is kNoChange.
-// A writer always leaves a free entry; if all entries belong to other keys, return null. Requires:
-// `entries` is a power of two.
+// A writer always leaves a free entry. If no entry is free and none belongs to the key, return
+// null. Requires: `entries` is a power of two.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

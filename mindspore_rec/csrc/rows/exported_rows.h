@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Keys and their rows; the pointer is null for a key without a row.
+// Keys, and a pointer to each key's row; the pointer is null if the key has no row.
 using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
 
 // Arrays of exported rows. state_width is 0 if rows were exported without state.

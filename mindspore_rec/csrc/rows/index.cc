@@ -206,9 +206,9 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // An attacker could choose keys whose hashes share their leading bits, and the directory would
-  // double again and again for one segment. If the directory is already too large for the number of
-  // segments, the segment grows instead.
+  // An attacker could choose keys whose hashes have the same leading bits. Then the directory would
+  // double again and again because of one segment. If the directory is already too large for the
+  // number of segments, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // BatchLookup: finds the rows of a batch and copies the rows' values to the output (unique | fetch
-// rows | expand). Each shard passes through all stages while its data is in the processor's cache.
-// BatchLookup is a part of a table; the caller must hold the table's mutex.
+// rows | expand). Each shard passes through all stages while the shard's data is in the processor's
+// cache. BatchLookup is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>

@@ -154,8 +154,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // A row that is only in a lower tier has no block in host memory, so the row must not stay in
-    // the cache.
+    // If a row is only in a lower tier, it has no block in host memory. So it must not stay in the
+    // cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });

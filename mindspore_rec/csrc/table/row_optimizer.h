@@ -19,11 +19,11 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // True if `rule` is of the same kind as the current rule, so that rows keep their layout and
-  // state.
+  // True if `rule` is of the same kind as the current rule. In this case, rows keep their layout
+  // and state.
   bool KeepsState(const Rule& rule) const;
-  // Replace the rule by a rule of the same kind, possibly with other constants. Return the new
-  // rule's number.
+  // Replace the rule by a rule of the same kind; its constants may differ. Return the new rule's
+  // number.
   int64_t Replace(const Rule& rule);
   // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }
@@ -49,7 +49,7 @@ class RowOptimizer {
 
   // Make room for everything that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Refresh the pointers from a shard's gradients to their rows, and record that these rows change.
+  // Refresh the pointers from a shard's gradients to the rows, and record that these rows change.
   // Any thread may call this method, but only one thread at a time for the same shard. Cannot fail
   // after ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);

@@ -116,9 +116,10 @@ class Table {
   // is no longer valid; in this case, nothing is added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values. The state of existing rows starts fresh, unless
-  // the new rule is of the same kind as the old rule. Returns a new, unique number for
-  // StepInput::binding. A step with this binding throws if its optimizer has been replaced since.
+  // Set the rule. Existing rows keep their values. If the new rule is of another kind than the old
+  // rule, the optimizer state of existing rows is initialized again. Returns a new, unique number
+  // for StepInput::binding. A step with this binding throws if a later binding has replaced the
+  // binding's optimizer.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -138,7 +139,8 @@ class Table {
   bool trainable();
   // Turn another worker's handles into handles of this worker's table (row_handles.h).
   void AdoptHandles(int64_t* handles, size_t n);
-  // Throw StaleHandle if a handle belongs to another table, or names a worker that does not exist.
+  // Throw StaleHandle if a handle belongs to a different table, or names a worker that does not
+  // exist.
   void CheckHandles(const int64_t* handles, size_t n);
   // Return a BagPooling for rows that are not in this table and that have values of type `type`.
   // The table must outlive the BagPooling.
@@ -196,7 +198,7 @@ class Table {
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act
-  // like evaluation lookups, and their gradients are dropped.
+  // like evaluation lookups, and gradients are dropped.
   void SetTrainable(bool trainable);
 
   TableStats Stats();

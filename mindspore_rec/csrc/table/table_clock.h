@@ -21,7 +21,7 @@ class TableClock {
   // no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
-  // horizon does not change, unless the horizon would be ahead of the clock.
+  // horizon changes only if it would be ahead of the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.

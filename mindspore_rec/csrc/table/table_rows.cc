@@ -50,8 +50,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       return engine_.quantised.Put(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
-    // A repeated key counts once per call, and its last value is kept. So if the call is done in
-    // parts, no key may be in two parts.
+    // If a key is repeated in a call, it counts once and gets its last value. So if the call is
+    // done in parts, no key may be in two parts.
     std::vector<int64_t> keys;
     std::vector<size_t> last;
     IdView distinct = ids;
@@ -105,7 +105,7 @@ size_t Table::Erase(const IdView& ids) {
       size_t erased[kNumShards] = {};
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
-        // A repeated key is counted once, because its row is already erased when the key occurs
+        // A repeated key is counted once, because the row is already erased when the key occurs
         // again.
         const size_t keys = batch->probed ? batch->unique[s] : batch->begin[s + 1] - first;
         for (size_t i = 0; i < keys; ++i)

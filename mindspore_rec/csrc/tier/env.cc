@@ -141,9 +141,9 @@ class PosixLock : public FileLock {
  private:
   // A flock() lock belongs to the open file, and forked children share the open file. So the lock
   // would remain until all children have ended. Therefore, a child first closes its copies of the
-  // descriptors, which does not unlock the parent's file. Locks of fcntl() belong to a process. A
-  // process would lose its fcntl() locks when any of its code closed that file. Also, fcntl() locks
-  // would not separate two tables of one process.
+  // descriptors, which does not unlock the parent's file. Locks of fcntl() belong to a process. If
+  // any code in a process closed the file, the process would lose all its fcntl() locks on the
+  // file. Also, fcntl() locks would not separate two tables of one process.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

@@ -16,7 +16,7 @@
 // a multiple of 8 bytes. A tombstone record lists erased keys. A pair in the payload of a tombstone
 // record has an erased key and the id of the segment where the erasure was first written. The
 // record's `key` is the number of pairs. The checksum starts from the segment's id and the record's
-// number, so a record is valid only at its own place.
+// index. So a record is valid only at the place where it was written.
 //
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record is used. Only the last segment may be unsealed.

@@ -72,7 +72,7 @@ uint64_t KeyPositions::Erase(int64_t key) {
   uint32_t i = LowerBound(table, hash);
   if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
   const uint64_t before = table.entries[i].position();
-  // Later entries of the run that are not at their home place move one place to the front.
+  // The run's later entries move one place to the front if they are not at their home place.
   for (; i + 1 < table.end; ++i) {
     const Entry next = table.entries[i + 1];
     if (next.empty() || Home(table, next.hash()) == i + 1) break;

@@ -4,9 +4,8 @@
 //
 // The comments name two locks of the tier. `write` is held during every call, so there is one
 // writer at a time. `state` guards the data that readers use: records(), and the records that are
-// only in the buffer. A method that changes records() or the buffer locks `state`, unless the
-// method's comment requires that the caller has locked `state`. No file is accessed while `state`
-// is locked.
+// only in the buffer. A method that changes records() or the buffer locks `state`; if its comment
+// says so, the caller must have locked `state`. No file is accessed while `state` is locked.
 #pragma once
 
 #include <memory>
@@ -23,8 +22,8 @@ class SegmentWriter {
   // Requires: a new segment.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
-  // Number of records that can be staged now. If there is no room, WriteOut makes room, unless the
-  // segment is full().
+  // Number of records that can be staged now. If there is no room and the segment is not full(),
+  // WriteOut makes room.
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 

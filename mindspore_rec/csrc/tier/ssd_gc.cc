@@ -4,11 +4,11 @@
 // like any other write. So the order of the log stays the order of versions. After the appended
 // rows are synced, the segment leaves the manifest and its file is removed.
 //
-// A tombstone must stay as long as the disk may have an older version of its key. Let `born` be the
-// segment where the erasure was first written. The tombstone can be removed when every segment up
-// to `born` is removed or has no dead record. A tombstone is unnecessary if its key has been
-// written again. The new record of the key also hides older records, and is synced before the
-// tombstone is removed.
+// A tombstone must stay as long as the disk may have an older row of the tombstone's key. Let
+// `born` be the segment where the erasure was first written. The tombstone can be removed when
+// every segment up to `born` is removed or has no dead record. A tombstone is unnecessary if its
+// key has been written again. The new record of the key also hides older records, and is synced
+// before the tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -45,8 +45,8 @@ bool SsdTier::FarBehind() const {
 }
 
 std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
-  // The two oldest segments with dead records. Dead records in old segments make tombstones in
-  // other segments necessary.
+  // The two oldest segments with dead records. As long as an old segment has dead records,
+  // tombstones in later segments are necessary.
   uint64_t oldest = ~uint64_t{0}, second = ~uint64_t{0};
   for (const auto& s : *segments_) {
     if (s == nullptr) continue;

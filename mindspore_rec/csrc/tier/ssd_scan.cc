@@ -221,7 +221,7 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
 }
 
 // Drops the rows of records that are no longer live. The segment may have been removed meanwhile,
-// and another segment may have its ordinal.
+// and a new segment may have the removed segment's ordinal.
 void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) {
   for (size_t begin = 0; begin < records_.size(); begin += kLookupRecords) {
     const size_t end = std::min(records_.size(), begin + kLookupRecords);
@@ -293,7 +293,7 @@ void SsdScan::ResolveDoubts(bool now) {
   doubtful_ = false;
 }
 
-// Throws the error of the damaged row again, as long as this row is the newest record of its key.
+// Throws the damaged row's error again, as long as this row is the newest record of the row's key.
 void SsdScan::CheckDamaged() {
   if (!damaged_) return;
   {

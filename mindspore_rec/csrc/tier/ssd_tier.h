@@ -7,18 +7,17 @@
 //
 // Guarantees, in addition to the guarantees of Tier:
 //
-//  * A row that Read returns is the newest of its key; if that is impossible, Read throws
-//    Corruption. Every record is checked by CRC32C, and the index points only to the newest
-//    records.
+//  * Read returns the newest row of a key. If that is impossible, Read throws Corruption. Every
+//    record is checked by CRC32C, and the index points only to the newest records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged and a
 //    prefix of the later writes. A torn tail is dropped. If the data before the tail are damaged,
 //    Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time, and needs memory for a few
-//    buffers of this size. Rows that were appended during the scan are read at the end of the scan,
-//    one by one.
+//  * A Scan reads the log in order, one or two megabytes at a time. It needs memory for a few
+//    buffers of one or two megabytes. Rows that were appended during the scan are read at the end
+//    of the scan, one by one.
 //
 // Any thread may call any member; Close ends all other calls. A forked child must neither use nor
 // destroy a tier of its parent, because the background thread exists only in the parent.
@@ -103,7 +102,7 @@ class SsdTier : public Tier {
  private:
   friend class SsdScan;
   // Segments by ordinal, null for unused ordinals. The segment table is replaced as a whole, so a
-  // reader can keep its own version.
+  // reader can keep the version that it has.
   using SegmentTable = std::vector<std::shared_ptr<Segment>>;
   struct Request {
     uint64_t position;

@@ -41,9 +41,9 @@ class TierScan {
 
   // Replaces keys and rows (n * row_bytes) by the next rows. Next returns at least one and at most
   // max(1, most) rows. Except at the end, Next returns at least about most / 2 rows. After the last
-  // rows, every call of Next returns false and no rows. Throws IoError or Corruption; keys and rows
-  // are then undefined, and the next call tries the same part again. If the tier is closed, every
-  // call throws.
+  // rows, every call of Next returns false and no rows. Throws IoError or Corruption. In this case,
+  // keys and rows are undefined, and the next call tries the same part again. If the tier is
+  // closed, every call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -73,10 +73,10 @@ class Tier {
   // Returns all keys that the tier has at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
-  // Starts a walk over the rows. Each row that exists during the whole walk is returned at least
-  // once, with its contents at some moment of the walk. A row that is written, erased or moved
-  // meanwhile may be returned again or not at all. The walk ends, no matter how much is written
-  // meanwhile.
+  // Starts a walk over the rows. If a row exists during the whole walk, it is returned at least
+  // once, with the contents that it had at some moment of the walk. A row that is written, erased
+  // or moved meanwhile may be returned again or not at all. The walk ends, no matter how much is
+  // written meanwhile.
   //
   // With `exact`, each row is returned exactly once, if no thread writes, erases, clears or
   // compacts during the scan's lifetime. Garbage collection waits for the end of an exact scan.

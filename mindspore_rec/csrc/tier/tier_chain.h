@@ -70,7 +70,7 @@ class TierChain : public Tier {
   std::vector<Counters> counters_;
   mutable std::mutex change_mutex_;
   // Number of writes that have put rows into the first level. A counted write may not yet have
-  // erased the older copies of its rows below the first level.
+  // erased older copies of the written rows from the levels below the first.
   std::atomic<uint64_t> ascents_{0};
   // Keys of a failed spill, whose rows may be both in a level and in the next level.
   std::vector<std::vector<int64_t>> halfway_;

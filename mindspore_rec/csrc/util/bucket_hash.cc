@@ -24,7 +24,7 @@ uint64_t Inverse(uint64_t odd) {
   return x;
 }
 
-// Returns an odd factor whose number of set bits is neither small nor large, because other factors
+// Returns an odd factor with a medium number of set bits, because factors with few or many set bits
 // hardly mix the bits.
 uint64_t MixFactor(uint64_t* state) {
   for (;;) {

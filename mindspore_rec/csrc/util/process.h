@@ -22,9 +22,9 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the number of forks from the first process that loaded the library to this process. Each
-// process has a number that differs from the numbers of all its ancestors. The process id of a
-// child may equal the id of an ancestor that has ended, because the system reuses process ids.
+// Returns the number of forks from the first process that loaded the library to this process. A
+// process has a number, which differs from the numbers of all ancestor processes. The process id of
+// a child may equal the id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.
@@ -44,8 +44,8 @@ class OwnerProcess {
   pid_t pid_ = ::getpid();
 };
 
-// Deletes objects only in the process that created them. A forked child must not destroy its
-// copies, because files, locks, connections and joinable threads belong to the parent.
+// Deletes objects only in the process that created them. A forked child must not destroy its copies
+// of objects, because files, locks, connections and joinable threads belong to the parent.
 struct DeleteInOwner {
   OwnerProcess owner;
   template <typename T>

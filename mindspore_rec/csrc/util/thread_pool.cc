@@ -109,8 +109,8 @@ void ThreadPool::Start(int num_threads) {
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
-  // Wait until all workers have touched their thread-local data. If memory ran out when a worker
-  // first touched its thread-local data in a loop, the process would end.
+  // Wait until all workers have touched their thread-local data. If a worker first touched its
+  // thread-local data inside a loop, and memory ran out there, the process would end.
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;

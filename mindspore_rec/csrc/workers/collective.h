@@ -109,8 +109,8 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, an action that all workers do after they have agreed. If fn throws, the channel is
-  // given up, because the other workers cannot continue with this worker.
+  // Call fn, an action that all workers do after they have agreed. If fn throws on this worker, the
+  // channel is given up, because the other workers cannot continue with this worker.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {

@@ -137,7 +137,8 @@ class Communicator {
                            const size_t* recv_bytes) = 0;
   virtual void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) = 0;
   virtual void DoBarrier() = 0;
-  // Either ends the process, or returns and lets every other worker's call on the channel fail.
+  // Either ends the process; or returns, and makes the calls of all other workers on the channel
+  // fail.
   virtual void DoGiveUp(const char* why) = 0;
   virtual void DoSend(int to, int tag, const char* data, size_t bytes) = 0;
   virtual std::optional<WorkerMessage> DoTryReceive(int from, int tag) = 0;

@@ -2,8 +2,8 @@
 //
 // LookupExchange: the lookups of one operation over workers. Keys go to their owners and rows come
 // back (lookup_messages.cc). The batches are planned before this exchange, and rows are expanded to
-// positions or bags after it (lookup_exchange.cc). Owners prepare their lookups, agree that all
-// lookups can be done, and do the lookups. Internal to those files.
+// positions or bags after it (lookup_exchange.cc). Each owner prepares lookups of its rows. The
+// owners agree that all lookups can be done, and then do them. Internal to those files.
 #pragma once
 
 #include <memory>

@@ -136,7 +136,8 @@ std::unique_ptr<WorkerGroup> MpiJob::TakeGroup() {
 
 void MpiJob::Note(int to, int kind) {
   static const char empty = 0;
-  // Do not wait until `request` completes: a byte is sent at once, unless the receiver is gone.
+  // Do not wait until `request` completes. A byte is sent at once, or never if the receiver is
+  // gone.
   MpiRequest request = 0;
   mpi_->send(notes_, &empty, 1, to, kind, &request);
 }
@@ -272,7 +273,7 @@ void MpiJob::EndLeft(const std::string& why, int left) {
   ClaimEnd();
   PrintReport(why);
   Note(left, kNeededNote);
-  // The launcher ends this process as soon as the other process has ended.
+  // As soon as worker `left` has ended, the launcher ends this process.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(20000)) {
     TakeNotes();

@@ -75,9 +75,10 @@ class MpiJob {
   // Ends the job's watcher thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // Ends the job: prints the reason, this worker's waits and its stacks, then ends the process.
-  // EndHung first lets all other workers print their waits and stacks. EndLeft lets worker `left`,
-  // which has announced its end, exit first, so that the job gets the exit code of that worker.
+  // Ends the job: prints the reason, and this worker's waits and stacks, and then ends the process.
+  // EndHung first lets all other workers print their waits and stacks. Worker `left` has announced
+  // its end. EndLeft lets this worker exit first, so that the job gets the exit code of worker
+  // `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

@@ -27,8 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // In a forked child: the parent's tables. The child must not use the parent's tables, and their
-  // names are free.
+  // In a forked child: the parent's tables. The child must not use the parent's tables. In the
+  // child, the names of these tables are free.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables by number: MindSpore's operators get only tensors, so they identify their table by a
-// number. A number is never reused, so a graph that outlives its table gets an error and not
-// another table.
+// number. A number is never reused. So if a graph outlives its table, the graph gets an error and
+// not another table.
 #pragma once
 
 #include <array>
@@ -73,9 +73,9 @@ void CheckNotReplaced(const Registered& registered);
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the
-// newest older table gets the name back. Returns when the table is closed, possibly by another
-// thread. Inside a call on a table, or on a table's thread, CloseTable only starts the closing. In
-// a forked child, the parent's tables do not change.
+// newest of these older tables gets the name back. Returns when the table is closed, possibly by
+// another thread. Inside a call on a table, or on a table's thread, CloseTable only starts the
+// closing. In a forked child, the parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

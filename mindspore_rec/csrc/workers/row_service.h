@@ -5,8 +5,8 @@
 // else.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
-// (row_messages.h). The reply is one message with the tag that the request contains. The service
-// never waits for another worker while it holds a table's lock, so an answer waits at most for an
+// (row_messages.h). The reply is one message with the tag that the request contains. While the
+// service has locked a table, it never waits for another worker. So an answer waits at most for an
 // operation on the table.
 #pragma once
 

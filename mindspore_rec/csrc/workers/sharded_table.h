@@ -13,7 +13,7 @@
 // owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
-// keys. The training lookups of an idle worker return zeros, and its gradients are dropped.
+// keys. On an idle worker, training lookups return zeros, and gradients are dropped.
 //
 // ShardedTable is as thread safe as Table.
 #pragma once
@@ -54,8 +54,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives this object. `table` was created with the exchange's rank and
-  // number of workers as its placement.
+  // Requires: the exchange outlives this object. The placement of `table` has the exchange's rank
+  // and number of workers.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }
@@ -75,9 +75,9 @@ class ShardedTable {
   // After a failure, the table has neither gradients nor lookups.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request the rows of later batches: each owner begins to promote its rows for the ids of all
-  // workers. Prefetch as TableTiers::Prefetch does, and return the prefetch's index on this worker.
-  // All workers call Prefetch, with an exchange that no operator uses.
+  // Request the rows of later batches. Each owner begins to promote the rows that it owns, for the
+  // ids of all workers. Prefetch as TableTiers::Prefetch does, and return the prefetch's index on
+  // this worker. All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.

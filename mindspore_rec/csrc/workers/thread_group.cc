@@ -101,8 +101,8 @@ class ThreadCommunicator final : public Communicator {
         wrong = r;
         break;
       }
-      // If the part is already in its place, do not copy it, because the other workers are reading
-      // it.
+      // If the part is already at the right place, do not copy it, because the other workers are
+      // reading it.
       if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }

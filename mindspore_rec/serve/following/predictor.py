@@ -61,8 +61,8 @@ class Predictor:
             this argument or the network's `set_inputs` sets the inputs, one graph for all batch
             sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
             makes the network without `set_inputs`, the default is the `builder_inputs` of
-            `RecCheckpoint`. If neither this argument, `set_inputs` nor `builder_inputs` sets
-            inputs, the predictor accepts all inputs.
+            `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
+            `builder_inputs`. If none of these sets inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
@@ -75,9 +75,9 @@ class Predictor:
             number type in training. With 'int8' or 'int4', the network's tables must have no rows,
             no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
-            `host_rows` or `host_bytes`. The predictor creates its own Redis names or directory at
-            the start, and removes these names or this directory at the end. A lookup does not move
-            rows between tiers. Default: all rows are in host memory.
+            `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
+            new directory. At the end, it removes them. A lookup does not move rows between tiers.
+            Default: all rows are in host memory.
         scrub_seconds: seconds in which a thread compares every row with its digest once. The
             digests need 15 to 23 bytes per row, in addition to the rows. Damaged rows are logged as
             an error, and `status().scrub` contains the count of damaged rows. Default: 0, never.

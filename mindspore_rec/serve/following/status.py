@@ -34,19 +34,20 @@ class Status:
             checked.
         deltas_applied: number of deltas applied so far.
         fulls_loaded: number of full checkpoints loaded so far, including the first checkpoint.
-        error: reason why a newer checkpoint was not applied, or cannot be found; None without an
+        error: reason why a newer checkpoint was not applied or cannot be found; None if there is no
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
         tiers: None without tiers. With tiers, each table has `rows` and `host_rows`. `keys` counts
-            the distinct keys in requests; `host_hits` and `below_hits` count their hits.
-            `wait_seconds` is the time that lookups waited for `below_hits`.
+            the distinct keys in requests. `host_hits` counts the keys found in host memory, and
+            `below_hits` the keys found in lower tiers. `wait_seconds` is the time that lookups
+            waited for `below_hits`.
         scrub: None without scrubbing. With scrubbing, `scrub` has four entries: the target duration
             of a round (`seconds`), the number of `rounds`, the duration of the last round
             (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number
             of rows checked so far (`scrubbed_rows`), the number of rows that are damaged now
-            (`damaged_rows`), some of their keys (`damaged_keys`), and the memory of the digests
-            (`digest_bytes`).
+            (`damaged_rows`), keys of some damaged rows (`damaged_keys`), and the memory of the
+            digests (`digest_bytes`).
     """
 
     path: str

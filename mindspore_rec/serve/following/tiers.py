@@ -2,8 +2,8 @@
 """Tiers of a predictor: the rows of the predictor's tables in host memory, Redis and SSD.
 
 The tiers contain only copies of the checkpoints' rows, so closing the predictor removes the tiers.
-Each start of a predictor makes new tiers, in a directory and under Redis names that no other
-predictor or training uses.
+Each start of a predictor makes new tiers. No other predictor or training uses the tiers' directory
+and Redis names.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     """Return the tiers that the options describe, or None.
 
     Raises:
-        ValueError: the options contradict each other, or do not allow several workers.
+        ValueError: two options contradict each other, or an option does not allow several workers.
     """
     names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}

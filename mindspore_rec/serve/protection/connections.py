@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        Bytes outside bodies (heads, and the framing of chunked bodies) are counted from the end of
-        one request to the end of the next request. A sweep over all connections checks the time
-        limits once per second, so a request needs no timer.
+        Bytes outside bodies (heads, and the framing of chunked bodies) are counted. The count
+        starts anew at the end of each request. A sweep over all connections checks the time limits
+        once per second, so a request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on incoming gRPC messages: their number, which bounds their memory, and arrival time.
 
-gRPC passes a message to the server only when the whole message has arrived. Before a message has
-arrived, the server cannot count the message's bytes, and a call that reads may use as much memory
-as the largest message. A call that does not read uses at most the bytes of its stream's window.
+gRPC passes a message to the server only when the whole message has arrived. While a message
+arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
+the largest legal message. A call that does not read uses at most the bytes of its stream's window.
 Therefore, only a few calls read at a time. All other calls wait in a line; the newest waiting call
 reads next. A client that sends only headers delays a waiting call by at most `patience`.
 """
@@ -56,8 +56,8 @@ class Arrivals:
             oldest waiting call is refused.
         line_of_peer: number of calls of one connection that may wait; a further call is refused.
         seconds: time limit for a message to arrive, and separately for the call's wait in line.
-        patience: seconds after which a call whose message has not arrived may lose its place to a
-            waiting call.
+        patience: if a call's message has not arrived after this many seconds, the call may lose its
+            place to a waiting call.
 
     Example:
         >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)

@@ -75,7 +75,7 @@ class Tls:
         return grpc.dynamic_ssl_server_credentials(configuration(), renewed, self.asks_clients)
 
     def refresh(self) -> None:
-        """Read the files again if they have changed; open connections keep their certificate.
+        """If the files have changed, read them again; open connections keep the old certificate.
 
         Any thread may call this method. If the new files have errors, the old certificate and
         authorities stay in use.

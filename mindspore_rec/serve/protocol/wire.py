@@ -78,8 +78,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Raises:
         ManyFieldsError: the message has more than `most_fields` fields.
-        RequestError: the bytes are not a ModelInferRequest, or the message is too large even
-            without its numbers.
+        RequestError: the bytes are not a ModelInferRequest, or the message is too large even if its
+            numbers are not counted.
 
     Example:
         >>> parts = split_infer(bytes.fromhex("0a016d 2a08 0a0178 2a031a0105"))

@@ -11,11 +11,11 @@ __all__ = ["hold_port"]
 def hold_port(host: str, port: int) -> socket.socket:
     """Reserve a port for processes that share it by SO_REUSEPORT; return the reserving socket.
 
-    With SO_REUSEPORT alone, another server of the same user could bind the same port, and
-    connections would go to either server. The reserving socket therefore first binds the port and
-    listens without SO_REUSEPORT; if another process uses the port, the system reports an error. The
-    reserving socket then stops listening but stays bound. So other calls of this function fail as
-    long as the socket is open. The reserving socket gets no connections.
+    With SO_REUSEPORT alone, a second server of the same user could bind the same port, and each
+    connection would go to one of the two servers. The reserving socket therefore first binds the
+    port and listens without SO_REUSEPORT; if another process uses the port, the system reports an
+    error. The reserving socket then stops listening but stays bound. So other calls of this
+    function fail as long as the socket is open. The reserving socket gets no connections.
 
     Args:
         host: to bind.

@@ -72,8 +72,8 @@ class _Writer(Runner):
     def load(self, chain: Sequence[Entry]) -> None:
         """Prepare a state that replaces all rows and parameters.
 
-        Each file is read from the disk only once. One thread checks a file while another thread
-        writes rows of the same table to the memory, where readers cannot see the rows yet.
+        Each file is read from the disk only once. While one thread checks a file, a second thread
+        writes rows of the same table to the memory. Readers cannot see these rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)

@@ -179,8 +179,8 @@ class EarlyStopping(_Watch):
 
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
-        ValueError: the training is a restart and its best weights are missing (raised when training
-            begins).
+        ValueError: the training is a restart, and the best weights before the restart are missing
+            (raised when training begins).
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -306,8 +306,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        If the newest checkpoint was saved before the evaluation of its step, a restart needs the
-        best weights of an earlier step.
+        The newest checkpoint may have been saved before its step was evaluated. In this case, a
+        restart needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]

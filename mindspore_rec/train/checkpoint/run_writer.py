@@ -159,7 +159,7 @@ class RunWriter:
         Args:
             cell: the training cell.
             step: number of training steps.
-            states: function that returns the states of other objects.
+            states: function that returns the states of objects outside the network.
             full: whether to merge a full checkpoint afterwards.
 
         Raises:
@@ -214,9 +214,10 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
-        If the directory exists, its rename could be neither synced nor undone. A predictor may
-        already serve the delta, so the directory must not be removed. The next delta must have this
-        delta as its parent, because a chain cannot contain two deltas with the same parent.
+        The directory exists if syncing the rename failed and undoing the rename failed too. A
+        predictor may already serve the delta, so the directory must not be removed. This delta must
+        be the parent of the next delta, because a chain cannot contain two deltas with the same
+        parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be

@@ -136,7 +136,7 @@ class Delta:
         cell: the training cell.
         tables: the cell's tables by name.
         marks: marks of the tables by name; changes since these marks are copied.
-        states: states of other objects, which are written but not copied.
+        states: states of objects outside the network; these states are written but not copied.
         shares: the part of the network that this worker writes. Default: None, everything.
 
     Raises:

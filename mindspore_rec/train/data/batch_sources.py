@@ -232,9 +232,9 @@ class DatasetBatches(BatchSource):
     def length(self) -> int | None:
         """Number of batches in a pass; None if endless, or if the data must be read to count them.
 
-        `Dataset.get_dataset_size()` reads a generator without a length to its end, and would never
-        return for an unbounded generator. `get_dataset_size()` is therefore not called for
-        generators without a length.
+        If a generator has no length, `Dataset.get_dataset_size()` reads the generator to its end.
+        For an unbounded generator, it would never return. `get_dataset_size()` is therefore not
+        called for generators without a length.
         """
         if not _has_length(self._dataset):
             return None

@@ -61,9 +61,9 @@ class FeatureBatches(BatchWrapper):
         Dicts of columns; tuples if columns have no names or the specs name columns by index.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, or features do not fit each other,
-            the tables or a batch. The error is also raised if a training loop iterates over this
-            object, a feature is the timestamp, and `tables` is None.
+        TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
+            or features do not fit the tables or a batch. The error is also raised if a training
+            loop iterates over this object, a feature is the timestamp, and `tables` is None.
         RuntimeError: raised in place of ValueError, with the same message, if a batch of a Dataset
             does not fit.
 
@@ -127,7 +127,7 @@ class FeatureBatches(BatchWrapper):
         return self._tables
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the batch with its features converted to keys, and with its event time.
+        """Convert the batch's features to keys; return the new batch with its event time.
 
         The result is None if `prepare` removed all rows of the batch.
         """

@@ -13,7 +13,7 @@ __all__ = ["loss_value"]
 
 
 def loss_value(outputs: Any) -> float:
-    """Return the loss in a train step's output: the mean of the output or of its first element.
+    """Return the loss: the mean of a train step's output or, for a tuple, of its first element.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.

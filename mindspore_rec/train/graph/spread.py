@@ -12,8 +12,8 @@ def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
     """Return `fn(*inputs)`.
 
     MindSpore 2.10 never frees the graph of a function that takes `*inputs` and contains a call
-    `fn(*inputs)`. The graph keeps its cells alive, and with the cells the networks and the rows of
-    their tables. So that MindSpore frees the graph, calls with up to 12 inputs are written out.
+    `fn(*inputs)`. The graph keeps its cells alive. The cells keep the networks alive, with their
+    tables and rows. So that MindSpore frees the graph, calls with up to 12 inputs are written out.
 
     Args:
         fn: a cell, or a function that a graph can call.

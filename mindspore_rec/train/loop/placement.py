@@ -178,8 +178,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer is listed before its parts, so the last cell with a binding of the table
-    # updates the table.
+    # A combined optimizer is listed before its parts. So of the cells with a binding of the table,
+    # the last one updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):

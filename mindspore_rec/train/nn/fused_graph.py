@@ -53,8 +53,8 @@ class FusedGraph(FusedLayer):
 
     Raises:
         TypeError: a layer is not of a legal type.
-        ValueError: a name is unknown or used twice, a layer is made for other widths, or two layers
-            join the same value with different values.
+        ValueError: a name is unknown or used twice, a layer was made for different widths, or two
+            layers join the same value with different values.
 
     Example:
         >>> import numpy as np

@@ -24,8 +24,8 @@ class NumberEmbedding(FusedLayer):
         y_{b,n} = x_{b,n} \, v_n
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127,
-    which treats a number like any other feature. FuxiCTR and BARS use this embedding as the first
-    layer of networks.
+    which treats a number like a feature of any other kind. FuxiCTR and BARS use this embedding as
+    the first layer of networks.
 
     Args:
         numbers: the number N of input values per row, 1 to 65536.

@@ -21,7 +21,7 @@ class AdamW(AdamBase):
         v &= \beta_2 v + (1 - \beta_2) g^2 \\
         w &= w - lr \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + eps}
 
-    In a table, rows outside the batch keep their value and moments and do not decay. The number
+    In a table, rows outside the batch do not decay, and keep their values and moments. The number
     :math:`t` is the optimizer's step number. `mindspore.nn.AdamWeightDecay` differs: it has no bias
     correction. Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
     algorithm 2. The schedule multiplier of the algorithm is the learning rate, as in PyTorch and

@@ -34,8 +34,8 @@ class CombinedOptimizer(nn.Optimizer):
 
     Raises:
         TypeError: an element of `optimizers` is not an optimizer of this package.
-        ValueError: `optimizers` is empty, loss scales differ, two parts have the same parameter or
-            table, or the combination and a part both clip.
+        ValueError: `optimizers` is empty, two parts have different loss scales or the same
+            parameter or table, or the combination and a part both clip.
 
     Example:
         >>> from mindspore import nn

@@ -46,7 +46,8 @@ class DenseStep(nn.Cell):
         decayed: a flag per parameter, True if the parameter decays.
         own_rates: True if each parameter has its own learning rate, False if all parameters share
             one rate.
-        own_decays: True if each parameter has its own weight decay, False if all share one decay.
+        own_decays: True if each parameter has its own weight decay, False if all parameters share
+            one decay.
     """
 
     def __init__(

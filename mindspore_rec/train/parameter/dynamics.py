@@ -161,8 +161,8 @@ class DynamicTable(TableParameter):
 
         Returns:
             An `Explanation` with presence, tier, count, threshold, last step and time seen, and
-            norm. For a key without a row, the `Explanation` also contains the reason: the key was
-            not admitted, or its row was evicted. The table stores information about its last few
+            norm. If a key has no row, the `Explanation` also contains the reason: the key was not
+            admitted, or the key's row was evicted. The table stores information about its last few
             thousand evictions.
 
         Example:

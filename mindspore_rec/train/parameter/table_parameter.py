@@ -391,8 +391,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the
-        collector closes the tables of earlier trials. The tables of the newest trial stay open,
-        because MindSpore keeps their graph until it compiles another graph. In graph mode,
+        collector closes the tables of earlier trials. The newest trial's tables stay open, because
+        MindSpore keeps the trial's graph until it compiles another graph. In graph mode,
         MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables open until the process
         ends; close such tables with this method.
 

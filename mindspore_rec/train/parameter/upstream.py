@@ -2,8 +2,8 @@
 """Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
 A class or function that makes tables has the argument `config`, and the arguments of its
-counterpart in MindSpore, MindRec or Rec SDK. Either `config` or the other arguments describe a
-table.
+counterpart in MindSpore, MindRec or Rec SDK. A table is described either by `config` or by the
+remaining arguments.
 """
 
 from __future__ import annotations

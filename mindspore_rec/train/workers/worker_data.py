@@ -34,7 +34,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
         This worker's share; with one worker, `source` itself.
 
     Raises:
-        ValueError: the data cannot be divided, or are divided in different ways on the workers.
+        ValueError: the data cannot be divided, or two workers divide the data in different ways.
     """
     if group.size == 1:
         return source

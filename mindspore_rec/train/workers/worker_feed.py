@@ -106,7 +106,7 @@ class WorkerFeed:
     def next(self) -> WorkerBatch | None:
         """Return the next batch; None if all workers' data have ended or a worker asks to stop.
 
-        If the reader has a batch and some worker would have to wait for its data, the method
+        If the reader already has a batch, and some worker would have to wait for data, the method
         returns `LATER`. An error of this worker's data is stored for `check`.
         """
         if self.stopped:
@@ -316,7 +316,7 @@ class WorkerFeed:
         )
 
     def _borrow(self, samples: Sequence[int]) -> None:
-        """Take a batch of another worker if this worker has never had a batch."""
+        """If this worker has never had a batch, take a batch of another worker."""
         group = self.agreement.group
         root = next(worker for worker, rows in enumerate(samples) if rows)
         sent = None

@@ -33,7 +33,7 @@ class WorkerState:
         network: the network.
 
     Warns:
-        RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if other
+        RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if further
             parameters differ between workers.
     """
 

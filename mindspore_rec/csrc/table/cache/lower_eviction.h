@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing, so a
-// slow sweep, one slice per step, suffices to free their space. To evict because of the table's
-// capacity, rows are chosen from a sample of the sweep. LowerEviction is a part of a table; the
-// caller must hold the table's mutex.
+// LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing. So a
+// slow sweep, one slice per step, suffices to free the space of due rows. To evict because of the
+// table's capacity, rows are chosen from a sample of the sweep. LowerEviction is a part of a table;
+// the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>

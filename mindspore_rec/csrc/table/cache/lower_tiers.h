@@ -139,9 +139,9 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read. Such a tier has an earlier layout, or a new
-  // layout whose creation failed. A queue in this list contains only the request to clear its tier,
-  // and retries this request by itself. Flush and the next change of the layout wait until all
-  // queues in this list are empty.
+  // layout whose creation failed. A queue in this list contains only the request to clear the
+  // queue's tier. The queue retries this request by itself. Flush and the next change of the layout
+  // wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -108,7 +108,8 @@ void ShardDigests::Leave(uint32_t id) noexcept {
   if (kept_) Grow(rows_.end());
   if (!kept_) return;
   const char* row = rows_.Row(id);
-  // Do not hash an untouched row: if its memory has changed by itself, the sum must show that.
+  // Do not hash an untouched row. If the row's memory has changed by itself, the sum must show the
+  // change.
   if (Meta(row)->dirty) Take(id, DigestOf(row));
   if (kept_) digests_[id] = 0;
 }

@@ -12,7 +12,7 @@
 namespace msrec {
 namespace {
 
-// Maximum number of kept lookups without a gradient. If a forward pass has no backward pass, its
+// Maximum number of kept lookups without a gradient. If a forward pass has no backward pass, the
 // lookup is kept without a gradient.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
@@ -101,8 +101,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // First do the operations that can fail. After a failure, the lookup is still recorded, and its
-  // gradient can be added later.
+  // First do the operations that can fail. Even after a failure, the lookup stays recorded, and the
+  // lookup's gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];

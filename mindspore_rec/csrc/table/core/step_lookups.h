@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepLookups: the lookups of a step that wait for their gradients, indexed by ticket, and the sum
-// of the gradients so far. Gradients may arrive in any order; they are summed in the order of the
-// lookups.
+// StepLookups: the lookups of a step whose gradients have not arrived yet, indexed by ticket, and
+// the sum of the gradients so far. Gradients may arrive in any order; they are summed in the order
+// of the lookups.
 #pragma once
 
 #include <cstdint>
