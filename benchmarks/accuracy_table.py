@@ -4,12 +4,12 @@
     python -m benchmarks.accuracy_table --set movielens --data DIR --seeds 0,1,2,3,4 --json OUT
 
 Each model trains with its own configuration for the data set, once per seed. All models use the
-same split of the rows. Needs scikit-learn for the baselines. The output is a Markdown table. If the
-best possible AUC is known, the table also shows each model's gain over logistic regression, as a
-share of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one
-seed. The twin has the model's initial weights, batches and learning rates. The table shows the
-twin's AUC. The table also shows the model's gain over logistic regression, divided by the twin's
-gain. `--known` reads the baselines' results from an earlier result file, and fits no baselines.
+same split of the rows. The baselines need scikit-learn. The output is a Markdown table. If the best
+possible AUC is known, the table also shows each model's gain over logistic regression, as a share
+of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one seed.
+The twin has the model's initial weights, batches and learning rates. The table shows the twin's
+AUC. The table also shows the model's gain over logistic regression, divided by the twin's gain.
+`--known` reads the baselines' results from an earlier result file, and fits no baselines.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Network(nn.Cell):
 
 
 def batches(seconds: float, batch: int, rows: int, seed: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield whole batches with skewed keys for a number of seconds."""
+    """For a number of seconds, yield whole batches with skewed keys."""
     rng = np.random.default_rng(seed)
     law = bench_common.Zipf(rows, 1.05, rng)
     pool = [

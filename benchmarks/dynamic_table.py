@@ -47,8 +47,8 @@ class Subject:
 
     Args:
         name: of the table.
-        fields: ids in a sample.
-        dim: floats in a row.
+        fields: number of ids in a sample.
+        dim: number of floats in a row.
         admission, eviction: the policies, or None for no policy.
     """
 
@@ -122,7 +122,7 @@ class Stream:
 
     Args:
         shape: batch and fields.
-        rows: keys in the table.
+        rows: number of keys in the table.
         zipf: exponent of the known ids.
         share: of new positions.
         kind: 'returning' or 'once'.

@@ -156,7 +156,7 @@ class Subject:
     def run(self, batches: list[Any]) -> float:
         """Return the samples per second, without the first and the last steps.
 
-        The first steps fill the pipeline, and in the last steps there is nothing left to prefetch.
+        The first steps fill the pipeline. In the last steps, all rows have already been prefetched.
         """
         ends = StepEnds()
         self.model.train(1, batches, ends, progress=False)
@@ -326,7 +326,8 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # In a small table, the setup's share of the rows may be too small for the prefetched batches.
+    # In a small table, the share of rows that a setup allows in a tier may be too small for the
+    # prefetched batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

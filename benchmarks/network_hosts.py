@@ -17,8 +17,8 @@ from pathlib import Path
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
-# Share of data in the bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of IP and
-# TCP with timestamps, and 1,448 of data.
+# Share of data among all bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of IP
+# and TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
 # After a pause, a host may send this many bytes without the speed limit. TCP never sends more than

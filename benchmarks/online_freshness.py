@@ -209,7 +209,7 @@ def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: flo
 
 
 def measure(prober: Prober, probes: int, every: float, patience: float, seed: int) -> None:
-    """Send the probes at random times, and wait for the effect of each."""
+    """Send the probes at random times; after each probe, wait for its effect."""
     rng = np.random.default_rng(seed)
     due = time.monotonic()
     with tqdm(total=probes, desc="probes", leave=False, disable=None) as bar:

@@ -4,8 +4,8 @@
     PYTHONPATH=. python benchmarks/online_throughput.py --json output/online_throughput.json
 
 The same network trains on the same rows (26 keys, 13 numbers, a label) in two ways, in turn:
-`RecModel.train` on a list of batches, and `RecModel.online_train` on a topic. The broker runs on
-this machine too.
+`RecModel.train` on a list of batches, and `RecModel.online_train` on a topic. The broker also runs
+on this machine.
 """
 
 from __future__ import annotations

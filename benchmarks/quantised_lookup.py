@@ -76,9 +76,8 @@ def beside_shared(
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.
 
-    Returns:
-        For static and for hashed ids, the speed of lookups by one thread in `SharedRows`, divided
-        by the speed in the private table.
+    Returns: Two ratios, for static and for hashed ids: one thread's lookup speed in `SharedRows`,
+        divided by its speed in the private table.
     """
     mr.set_num_threads(1)
     ratios = {}

@@ -41,7 +41,7 @@ def message(data: bytes, *, compressed: bool = False, said: int | None = None) -
     Args:
         data: its bytes.
         compressed: the flag. Default: False.
-        said: the length in the message's header. Default: the true one.
+        said: the message's length as its header states it. Default: the true one.
     """
     return struct.pack(">BI", compressed, len(data) if said is None else said) + data
 

@@ -92,7 +92,7 @@ class HttpCaller(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Search for the end of the answer."""
+        """Find the end of the answer."""
         self._data += data
         head, separator, body = self._data.partition(b"\r\n\r\n")
         if not separator or self._answer is None:

@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
-    """Publish all rows; every number in a row is the row's version."""
+    """Publish all rows; all numbers in a row equal the row's version."""
     shared.clear(rows)
     for first in range(0, rows, 1 << 18):
         numbers = np.arange(first, min(first + (1 << 18), rows))

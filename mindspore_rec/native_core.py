@@ -6,7 +6,7 @@ Python's path, the clone comes before an installed wheel. If the wheel's core wa
 clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
-file to check if the sources have changed. Since `setup.py` runs this file without the package, the
+file to check if the sources have changed. `setup.py` runs this file without the package. So the
 file must import nothing from the package.
 """
 

@@ -219,7 +219,7 @@ def twins() -> list[str]:
 
 
 def vague_variables() -> list[str]:
-    """Variables and arguments that are named by the origin of their value."""
+    """Variables and arguments whose names state the origin of the value, not its meaning."""
     places = []
     for file in files("*.py"):
         for node in ast.walk(tree(file)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the cost of keeping a table's digest in training, against a table without a digest.
+"""Compares training with a table that keeps a digest, and training with a table without a digest.
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 

@@ -25,7 +25,8 @@ class Shape:
         numbers: count of numbers per sample.
         hidden: widths of the perceptron (for DLRM, of the top perceptron).
         bottom: widths of DLRM's bottom perceptron, without its last width, `DIM`. Default: no DLRM.
-        cross: number of layers of DCN-V2's cross network, which also has a vector for each number.
+        cross: number of layers of DCN-V2's cross network. With a cross network, each number also
+            has a vector.
             Default: none.
     """
 

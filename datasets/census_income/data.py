@@ -46,8 +46,8 @@ class Split:
         labels: float32 [N, T], 0 or 1, one column per task.
         weight: float32 [N], the survey's ``instance_weight``: the number of people that the row
             represents. The weight is for weighted evaluation, and is not a feature.
-        age: float32 [N], in years, as in the file. This age serves to choose rows for evaluation;
-            `dense` has the standardized age.
+        age: float32 [N], the age in years, as in the file. This age serves to choose rows for
+            evaluation; `dense` has the standardized age.
     """
 
     ids: np.ndarray
@@ -105,8 +105,8 @@ def load(
             marital status is no feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values are also categorical features (default: the four
             amounts). The exact columns stay numeric features too.
-        min_count: Number of training rows in which an exact value must occur to get its own key, at
-            least 1 (default 5). Rarer values share one key.
+        min_count: An exact value gets its own key if it occurs in at least this many training rows,
+            at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the choice of validation rows.
 

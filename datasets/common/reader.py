@@ -130,7 +130,7 @@ class BatchStream:
         return rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
 
     def skip_passes(self, passes: int) -> None:
-        """Skip a number of iterations, for a training that continues with a later iteration."""
+        """Skip a number of iterations, so that a training can continue with a later iteration."""
         self._begin_epochs(passes * (self._repeat or 0))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
@@ -145,8 +145,8 @@ class BatchStream:
 
         Returns:
             The worker's batches; None if the workers should instead divide the rows of each batch.
-            The result is None for rows in memory, for too few blocks, and for a batch size that is
-            not a multiple of `workers`.
+            The result is None if the rows are in memory, if there are too few blocks, or if the
+            batch size is not a multiple of `workers`.
         """
         sizes = self._source.block_sizes
         if sizes is None or len(sizes) < _BLOCKS_A_WORKER * workers or self._batch_size % workers:

@@ -91,10 +91,10 @@ def load(
 
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
-        split: With 'random', each rating is a test row with probability ``test``, as in the tables
-            of CTR models. With 'time', the latest ratings, a share ``test`` of all ratings, are
-            test rows. In a split by time, many users and movies of the test rows are new, as in
-            online serving.
+        split: With 'random', each rating is a test row with probability ``test``, as in published
+            comparisons of CTR models. With 'time', the latest ratings, a share ``test`` of all
+            ratings, are test rows. In a split by time, many users and movies of the test rows are
+            new, as in online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
             rows are split off like test rows, at random or by time.

@@ -96,7 +96,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """float32 [cardinality, rank], with mean 0 under the field's own frequencies.
+        """float32 [cardinality, rank]; the mean is 0 if values are weighted by their frequencies.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of the interactions.

@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 @contextmanager
 def stopped_in_order() -> Iterator[None]:
-    """Context in which Ctrl-C and SIGTERM end the part without a traceback."""
+    """In this context, Ctrl-C and SIGTERM end the part without a traceback."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

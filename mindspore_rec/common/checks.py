@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions that check arguments; your own cells and configurations may call them too.
 
-Each function returns a legal value, and raises an exception for an illegal value. The exception's
+Each function returns the value if it is legal, and raises an exception if not. The exception's
 message names the argument, the legal range and the illegal value.
 """
 

@@ -42,7 +42,7 @@ class Change:
 
 
 class Conversion:
-    """Report of the changes that `convert` made, or would make in a dry run. Prints as a table.
+    """Report of the changes that `convert` made or, in a dry run, would make. Prints as a table.
 
     The report keeps the old embeddings and their weights until `revert` or `forget` is called.
 

@@ -26,7 +26,7 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
     Args:
         config: the config.
         kind: 'hash' or 'static'.
-        keep_weights: whether rows start with the values of the weights.
+        keep_weights: True to start rows with the values of the weights.
 
     Raises:
         ValueError: the config sets a value that each embedding sets itself.
@@ -60,7 +60,7 @@ def config_of(
         target: the embedding.
         template: the settings that all tables of the conversion share.
         kind: 'hash' or 'static'.
-        keep_weights: whether rows start with the values of the weights.
+        keep_weights: True to start rows with the values of the weights.
         prefix: the first part of the table's name; the embedding's path follows.
 
     Raises:
@@ -92,7 +92,7 @@ def new_lookup(
     Args:
         target: the embedding.
         config: config of the embedding's table.
-        keep_weights: whether rows start with the values of the weights.
+        keep_weights: True to start rows with the values of the weights.
         tables: tables of the conversion, by the `id` of the weight that a table replaces; the
             function adds new tables.
 

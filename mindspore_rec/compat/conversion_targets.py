@@ -208,7 +208,7 @@ def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
 
     Args:
         net: the network.
-        replacements: the new cells by the `id` of the old cell.
+        replacements: dict from the `id` of each old cell to the new cell.
     """
     for cell in {id(cell): cell for _, cell in walk(net)}.values():
         attributes = vars(cell)

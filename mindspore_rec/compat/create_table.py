@@ -89,8 +89,8 @@ def create_table(
         default_value: value that a training lookup returns for a key before the key's admission: a
             number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
             a distribution.
-        serving_default_value: a number, or float32 `[dim]`, that an evaluation returns for a key
-            that is unknown or not admitted. Default: the `default_value`.
+        serving_default_value: the value that lookups in evaluation return for keys that are unknown
+            or not admitted; a number, or float32 `[dim]`. Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
         eviction: `Eviction`. Default: rows stay.

@@ -20,7 +20,7 @@ class KeyColumn:
     """Convert one column to int64 keys.
 
     Args:
-        name: name of the column; the hash of a category also depends on this name.
+        name: name of the column; a category's hash depends on the category and on this name.
         key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
             the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
             they are text.

@@ -44,8 +44,8 @@ class KeyLog:
             TSV files without a header.
         time: name or index of the column with the event times. The times are seconds since 1970,
             timestamps or ISO 8601 text. Default: none.
-        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: derived from the endings of the file
-            names.
+        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: the format that the files' suffixes
+            imply.
         header: whether CSV and TSV have a header. Default: True if a column is given
             by name.
         key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their

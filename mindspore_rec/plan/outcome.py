@@ -19,7 +19,7 @@ class Outcome:
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: greatest number of rows after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
-        hit_rate: share of lookups that read a row trained in an earlier batch.
+        hit_rate: share of lookups that read a row that was trained in an earlier batch.
         admitted_rate: share of lookups whose key is admitted and therefore trained.
         peak_rows: greatest number of rows after any batch.
         final_rows: rows at the end.

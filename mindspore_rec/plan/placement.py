@@ -86,7 +86,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Placed:
-    """Load of a table on each worker under one placement.
+    """Load of a table on each worker, for one placement.
 
     Args:
         rows: `[N]`, rows held.
@@ -103,7 +103,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class TableCost:
-    """Cost of a table under each placement.
+    """Cost of a table, for each placement.
 
     A lookup reads a row; an update reads and writes a row. For each distinct key, a message
     contains the value or the gradient, with 4 bytes per float.

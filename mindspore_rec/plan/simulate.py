@@ -26,7 +26,7 @@ _MAX_COUNT = (1 << 30) - 1
 class Choices:
     """The choices to simulate.
 
-    Every admission threshold is simulated without eviction, and once with each idle limit. Every
+    Each admission threshold is simulated without eviction, and with each of the idle limits. Every
     capacity is simulated with each order and each threshold of `capacity_admission`, without
     eviction by age.
 

@@ -49,7 +49,7 @@ class TierRun(Protocol):
     """Tiers of fixed capacities, simulated batch by batch."""
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote each tier's rows beyond its capacity."""
+        """Look up the next batch, then demote the rows beyond the capacities of the tiers."""
 
     def start_counting(self) -> None:
         """Reset the counts; the rows stay in their tiers."""
@@ -66,7 +66,7 @@ class LruTiers:
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote each tier's rows beyond its capacity."""
+        """Look up the next batch, then demote the rows beyond the capacities of the tiers."""
         self._stack.add(batch)
 
     def start_counting(self) -> None:
@@ -113,7 +113,7 @@ class LfuTiers:
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote each tier's rows beyond its capacity."""
+        """Look up the next batch, then demote the rows beyond the capacities of the tiers."""
         codes = batch.codes
         self._tier = grown(self._tier, batch.keys_so_far, 0)
         self._count = grown(self._count, batch.keys_so_far, 0)

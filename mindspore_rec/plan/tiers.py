@@ -78,7 +78,7 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Figures of one tier in one choice of tiers.
+    """Figures of one tier, for one choice of tiers.
 
     Figures per step are means over all steps that follow the warm-up.
 

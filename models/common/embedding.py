@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that look up a row's ids in the tables that a configuration describes."""
+"""Cells that look up ids in the tables that a configuration describes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ class OptimizerConfig:
             this value. Default: None, constant.
         dense_weight_decay: factor of the L2 penalty of all parameters except embeddings. Default:
             0.0.
-        embedding_weight_decay: factor of the L2 penalty of the embeddings in a batch. Default: 0.0.
+        embedding_weight_decay: factor of the L2 penalty on the embeddings that a batch looks up.
+            Default: 0.0.
 
     Raises:
         ValueError: a value is below 0.

@@ -32,7 +32,7 @@ def mean_lines(
         data: the data that the runs were evaluated on.
         runs: number of runs.
         mean: means of the metrics over the runs.
-        deviation: standard deviations of the metrics; None for one run.
+        deviation: standard deviations of the metrics; None if there is only one run.
     """
     what = f"mean (standard deviation) of {runs} seeds"
     if len(data.tasks) > 1:

@@ -50,7 +50,7 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
     Args:
         pipeline: FeaturePipeline whose features refer to columns by name or by place.
         dataset: `mindspore.dataset.Dataset` of whole batches.
-        learn: whether the pipeline's statistics learn from the batches. If the pipeline has
+        learn: True to let the pipeline's statistics learn from the batches. If the pipeline has
             statistics and `learn` is True, one thread processes the batches in order.
         with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
             The event time's column has the name of the timestamp feature.

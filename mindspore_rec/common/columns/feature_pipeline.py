@@ -54,7 +54,7 @@ class FeaturePipeline:
             column. For several features, the array has the features' columns side by side: keys,
             int64 ``[B, F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp
             declares the event time, and makes no array. The label is the last output. An iterable
-            of FeatureSpec objects is legal too, with one output for each object.
+            of FeatureSpec objects is legal too; each object makes one output.
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
             functions of `prepare` first, in order. The functions may add columns and drop rows.
             Default: none.
@@ -173,7 +173,7 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: whether the statistics first learn from the batch. Default: True.
+            learn: True to let the statistics first learn from the batch. Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
 

@@ -57,7 +57,7 @@ class Output(ABC):
 
         Args:
             rows: the batch.
-            learn: whether the statistics first learn from the batch.
+            learn: True to let the statistics first learn from the batch.
             call: `map`, or the `map` of an executor.
 
         Raises:

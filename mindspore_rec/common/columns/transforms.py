@@ -57,7 +57,7 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: whether the statistics first learn from the values.
+            learn: True to let the statistics first learn from the values.
         """
 
     def state_dict(self) -> list[float] | None:
@@ -154,7 +154,7 @@ class Number(Feature):
         return made.astype(np.float32)
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy, with NaN for a missing value."""
+        """Return a float64 copy; missing values become NaN."""
         if pa.types.is_null(values.type):  # nothing but missing values
             values = values.cast(pa.float64())
         if pa.types.is_dictionary(values.type):

@@ -24,9 +24,9 @@ class Slice(NamedTuple):
 
     Attributes:
         rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
-        last: True for the last slice of the round.
+        last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, the rows were read.
-        name: name of the rows in a warning about the error. Default: ''.
+        name: name of the rows, which a warning about an error contains. Default: ''.
     """
 
     rows: int

@@ -78,8 +78,8 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the unbuffered file below a stream's buffer.
 
-    A thread that waits for a reader would hold the lock of the stream's buffer. Python cannot exit
-    while a thread holds the lock of a buffer.
+    If a thread waited for a reader, it would hold the lock of the stream's buffer. Python cannot
+    exit while a thread holds the lock of a buffer.
     """
     with contextlib.suppress(OSError):
         stream.flush()

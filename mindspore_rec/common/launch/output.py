@@ -93,7 +93,8 @@ class Lines:
 
     Args:
         to: file to write to.
-        lost: function that is called with the error if writing fails. Default: the error is raised.
+        lost: function that is called if writing fails; its argument is the error. Default: the
+            error is raised.
 
     Attributes:
         end: end of the first worker that failed; None until mpirun reports it.

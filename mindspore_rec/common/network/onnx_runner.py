@@ -32,9 +32,9 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    A call reads rows and dense parameters under a lock that concurrent calls share. After reading,
-    the call computes without the lock. Dense parameters are inputs of the model, so a delta can
-    replace them without a compilation.
+    A call reads rows and dense parameters under a lock that concurrent calls share. When the rows
+    are read, the call releases the lock and computes. Dense parameters are inputs of the model. So
+    a delta can replace them, and the model need not be compiled again.
 
     Args:
         network: the network.

@@ -44,7 +44,7 @@ class Entry:
         step: number of training steps since the run began.
         run: id of the run.
         state: id of the state that the checkpoint leads to.
-        parent: id of the state that a delta starts from; None for a full checkpoint.
+        parent: id of the state from which a delta starts; None for a full checkpoint.
         manifest: the whole manifest.
     """
 

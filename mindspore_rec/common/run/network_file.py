@@ -3,8 +3,8 @@
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
-network.onnx   the network without its lookups. The inputs are the network's inputs, the result of
-               each lookup, and all dense parameters, whose initial values are in the file
+network.onnx contains the network without its lookups. The inputs are the network's inputs, the
+               result of each lookup, and all dense parameters, whose initial values are in the file
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 
@@ -62,7 +62,7 @@ class Lookup:
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' if the rows of each line of the ids `[B, L]` are combined
             to one row; None if each id becomes one row.
-        grouped: whether `tables` has one table for each column of the ids.
+        grouped: True if `tables` has one table for each column of the ids.
         offsets: input with the first position of each bag in ids `[N]`; None if each row of the ids
             is a bag.
         weights: input with the weights of the ids of bags; None if all weights are 1.

@@ -74,7 +74,7 @@ class Team:
         Raises:
             OSError: the function raised an OSError on a worker, and on all workers only OSErrors or
                 no error.
-            Exception: the function raised an error other than OSError on a worker. The failed
+            Exception: on a worker, the function raised an error that is not an OSError. The failed
                 worker raises the function's error. On all other workers, an error of the same kind
                 is raised; its message names the failed worker.
         """

@@ -31,7 +31,7 @@ class Announcer:
     """Sender that writes the announcements of `Publication(announce=...)` to a topic, as JSON.
 
     A separate thread sends the announcements, so a slow or missing broker does not delay training.
-    An announcement that cannot be sent is dropped with a warning in the log.
+    If an announcement cannot be sent, it is dropped, and a warning is logged.
 
     Args:
         brokers: "host:port", or several addresses.
@@ -97,14 +97,14 @@ class Announcer:
 
 
 class AnnouncementReader:
-    """Reader that calls a function for each announcement that arrives from now on.
+    """Reader of announcements that calls a function for each announcement from now on.
 
     The reader waits for a missing broker, and does not receive announcements sent during the wait.
 
     Args:
         brokers: "host:port", or several addresses.
         topic: the topic of the `Announcer`.
-        heard: function that a thread of this object calls with each announcement. For
+        heard: function that is called with each announcement, in a thread of this object. For
             `Predictor.wake`, use `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
 

@@ -196,7 +196,7 @@ class BatchSource(ABC):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """True if Python code of the data runs in the threads of a MindSpore pipeline."""
+        """True if Python code of the data runs in threads of a MindSpore pipeline."""
         return False
 
     @property
@@ -394,7 +394,7 @@ class BatchWrapper(BatchSource):
         """Return this wrapper with the source's share; None if each batch's rows must be divided.
 
         Raises:
-            ValueError: the learner would learn only from the rows of one worker.
+            ValueError: the learner would learn from the rows of only one worker.
         """
         # If the result is None, rows are divided after the learner, so the learner gets all rows.
         if self._learner is not None and self.source.covered_streams():

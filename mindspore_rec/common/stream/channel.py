@@ -40,7 +40,8 @@ class DataSender:
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
     raises an error. If an error occurs, the channel still contains all messages that precede the
-    first lost message. So a sender that resumes from a saved state loses and duplicates nothing.
+    first lost message. So a sender that resumes from a saved state loses no rows and duplicates no
+    rows.
 
     Args:
         address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
@@ -116,7 +117,7 @@ class DataSender:
         return KafkaWriter(address, options), there
 
     def send(self, obj: Any) -> None:
-        """Queue rows for the channel. The rows are in the channel when `flush` returns.
+        """Queue rows for the channel. When `flush` returns, the rows are in the channel.
 
         Args:
             obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
@@ -124,7 +125,7 @@ class DataSender:
 
         Raises:
             TypeError, ValueError: `obj` is of an unsupported type.
-            RuntimeError: earlier rows did not get into the channel.
+            RuntimeError: some earlier rows could not be written to the channel.
         """
         rows = to_record_batch(obj)
         for begin in range(0, rows.num_rows, self._message_rows):
@@ -197,7 +198,7 @@ class DataSender:
         """Return the sender's position, to be saved with the position in the sender's input.
 
         Raises:
-            RuntimeError: some rows did not get into the channel.
+            RuntimeError: some rows could not be written to the channel.
             ConnectionError: the channel does not answer.
         """
         self.flush()

@@ -39,8 +39,8 @@ class Message(NamedTuple):
 class LogClient(Protocol):
     """Reader of a topic's partitions from offsets that the caller chooses.
 
-    Only one thread may use a client at a time. The client waits for a log that cannot be reached
-    for a while. If messages are lost permanently, the client raises an error.
+    Only one thread may use a client at a time. If the log cannot be reached for a while, the client
+    waits. If messages are lost permanently, the client raises an error.
     """
 
     topic: str

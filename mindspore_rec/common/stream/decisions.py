@@ -195,7 +195,7 @@ class Decisions:
         """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
-            between_batches: True if no rows wait for a full batch.
+            between_batches: True if the last batch is complete, so no rows wait.
         """
         waiting = self.waiting()
         for p in waiting:
@@ -242,7 +242,7 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return the part of the state with the decisions that are not in effect yet."""
+        """Return the part of the state that contains the decisions that are not in effect yet."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ class Fetcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for its end."""
+        """Ask the thread to end, and wait for its end."""
         self._stop.set()
         # If Ctrl-C came after the lock was acquired and before the `with` block began, release the
         # lock.
@@ -260,8 +260,8 @@ class Fetcher:
         errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            # Arrow's safe cast would raise an error for an integer that float64 cannot represent
-            # exactly.
+            # If float64 cannot represent an integer exactly, Arrow's safe cast would raise an
+            # error.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
             # Missing values pass this check, because missing values are checked against the schema.

@@ -387,8 +387,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Arrow's parser reads objects instead of lines. So the parser would join halves of an
-        # object from two messages.
+        # Arrow's parser reads objects instead of lines. So if one message has the first half of an
+        # object, and the next message has the second half, the parser would join them.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):

@@ -66,7 +66,7 @@ class Block:
         offsets: int64, offsets of the messages.
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
-        bad: the messages that could not be decoded to rows, by position in the block.
+        bad: the messages that could not be decoded to rows, indexed by their position in the block.
         sequences: sequence of each message; None if messages have no sequences. A message is a
             duplicate if its sequence number is not above the last number of its producer.
         size: number of bytes that the block adds to `waiting_bytes`.

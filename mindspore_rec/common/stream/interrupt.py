@@ -37,7 +37,7 @@ class Interruption:
 
     Attributes:
         requested: whether a signal has arrived.
-        waiting: whether the loop waits for the next batch, set by the loop.
+        waiting: True while the loop waits for the next batch; the loop sets this attribute.
 
     Example:
         >>> with Interruption() as interruption:

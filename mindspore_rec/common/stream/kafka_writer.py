@@ -62,8 +62,8 @@ class KafkaWriter:
             (default 20).
         give_up_seconds: seconds without a confirmation after which the writer raises an error,
             above 0 (default 120).
-        still_missing: function that takes unconfirmed messages and returns those messages that are
-            not in the log. Default: all unconfirmed messages are sent again.
+        still_missing: function that takes a list of unconfirmed messages, and returns the messages
+            that are not in the log. Default: all unconfirmed messages are sent again.
 
     Attributes:
         replaced: number of times that the producer was replaced.

@@ -26,17 +26,17 @@ class StreamLimits:
             Default: no ranges. The stream's format needs a schema with the columns of
                 `value_ranges`.
         max_future_seconds: an event may be later than the timestamp of its message by at most this
-            many seconds, at least 0. A message with a later event is bad. Default: None, no limit.
-            The stream needs `event_time`.
+            many seconds, at least 0. If an event is later, its message is bad. Default: None, no
+            limit. The stream needs `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
-        skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
-            After this wait, the stream continues without the partition until the partition has
-            messages again.
+        skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that
+            has no messages. After this wait, the stream continues without the partition until the
+            partition has messages again.
             Default: None, wait forever.
-        max_wait_seconds: maximum seconds, above 0, that rows wait for a full batch. Default: None,
-            wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message
-            that was in the topic when reading began.
+        max_wait_seconds: maximum seconds, above 0, for which rows wait until a batch is full.
+            Default: None, wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a
+            wait for a message that was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
             Messages have a stored size and a decoded size; the greater of these two sizes counts.
         on_missing: reaction if messages are missing in the middle of a partition, for example

@@ -46,8 +46,8 @@ def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
 def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the states of several `StreamSource` objects into the state of one stream.
 
-    In the merged state, every partition keeps its position, which may be inside a message. The
-    turns start again with the first partition.
+    In the merged state, every partition keeps its position, which may be inside a message. In the
+    merged state, the first partition has the turn.
 
     Args:
         states: states of streams over different partitions of one topic.

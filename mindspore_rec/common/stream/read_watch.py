@@ -43,7 +43,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that refuses unknown streams in the training data while the watch is on.
+    """While this watch is on, it refuses unknown streams in the training data.
 
     Args:
         known: streams whose position is saved.

@@ -275,8 +275,8 @@ class StreamSource:
     def read_alike(self, worker: int) -> None:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
-        Two workers would detect a new partition at different batches. So only a restart adds new
-        partitions (see `add_partitions`).
+        Different workers may detect a new partition at different batches. So only a restart adds
+        new partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()

@@ -19,8 +19,8 @@ class StopWhen:
         batches: number of batches of this run, at least 1.
         seconds: maximum seconds since the first batch was requested, above 0. Rows that wait for a
             full batch stay in the topic.
-        watermark: event time in seconds since 1970. The stream ends after a batch with an event at
-            or after `watermark`.
+        watermark: event time in seconds since 1970. If a batch has an event at or after the time
+            `watermark`, the stream ends after this batch.
         idle_seconds: maximum seconds without a new row, above 0, up to the newest poll of the
             topic. The rows read so far make a last batch, which may be small. With several
             partitions, rows that wait for messages of a silent partition stay in the topic.
@@ -76,7 +76,6 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # A poll that has begun may take long: waiting for this poll must not become a busy
-            # loop.
+            # A poll that has begun may take long, and waiting for it must not become a busy loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

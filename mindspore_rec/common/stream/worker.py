@@ -41,8 +41,8 @@ class FeatureWorker:
     `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
     settings, the messages that followed the state. From the next batch on, it uses the new
     settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
-    end. In this case no message was sent after the state. The transform may change if it makes the
-    same number of rows from a batch as before.
+    end. In this case no message was sent after the state. The transform may change, provided that
+    the new transform makes as many rows from a batch as the old transform.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
@@ -225,7 +225,8 @@ class FeatureWorker:
 
         Raises:
             ReplacedError: another worker has taken over the state.
-            RuntimeError: this worker has run already, or messages did not get into the channel.
+            RuntimeError: this worker has already run, or messages could not be written to the
+                channel.
             Exception: an error of the stream or the transform. The next worker repeats all messages
                 that this worker sent after the save of the state.
         """
@@ -370,7 +371,7 @@ def _remove_partials(path: Path) -> None:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """Return the state in a file.
+    """Read a file, and return the state that it contains.
 
     Raises:
         ValueError: `FeatureWorker.save` did not write the file.

@@ -25,8 +25,8 @@ def join_states(states: Sequence[Any]) -> Any:
         states: JSON values, possibly with arrays, one per worker in order.
 
     Returns:
-        The state itself if all states are equal. If the states differ, a dict: `workers` is the
-        list of all states, and `batches` is the greatest number of batches in a state.
+        The state itself if all states are equal. If the states differ, a dict with two entries:
+        `workers` is the list of all states, and `batches` is the greatest `batches` of any state.
 
     Raises:
         ValueError: `states` is empty.

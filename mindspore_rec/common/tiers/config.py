@@ -54,10 +54,10 @@ class CacheConfig:
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
             are read ahead are promoted while earlier steps run. With `prefetch=0`, a lookup reads
             missing rows itself. Default: 2.
-        leftover: action if the SSD directory or the Redis server has rows of an earlier run under
-            this table's name. The action 'refuse' raises an error and keeps the rows, and 'discard'
-            deletes the rows. The action 'keep' makes the rows part of this table, which must have
-            the same row size, dtypes and optimizer. Default: 'refuse'.
+        leftover: action if an earlier run has left rows under this table's name, in the SSD
+            directory or on the Redis server. The action 'refuse' raises an error and keeps the
+            rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this
+            table, which must have the same row size, dtypes and optimizer. Default: 'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and

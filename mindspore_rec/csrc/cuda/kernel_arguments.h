@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of the kernels, for the code that launches kernels and for the kernels. The host's
-// compiler and NVRTC compile this file. NVRTC has no standard headers.
+// Arguments of the kernels. The code that launches kernels and the kernels themselves include this
+// file. The host's compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
 // A kernel over rows has one thread for each element of [rows, width]. For exceptions, the comment
 // of the kernel's arguments states the number of threads.
@@ -64,7 +64,8 @@ struct ClearArguments {
   Rows x;
 };
 
-// Each element of `to` is computed from the element of `from` and from the old element of `to`.
+// Each new element of `to` is computed from the old element of `to` and from the element of `from`
+// at the same place.
 struct MapArguments {
   int64_t width;
   Rows from, to;

@@ -167,8 +167,8 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
 // of that worker's own loss. All gradients of this worker are multiplied by this worker's weight
-// later. So here the sums of worker r are multiplied by the weight of worker r and divided by the
-// weight of this worker.
+// later. So here, the sums of worker r are multiplied by worker r's weight, and divided by this
+// worker's weight.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();

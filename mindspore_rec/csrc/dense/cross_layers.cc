@@ -116,8 +116,8 @@ int64_t CrossVectors::GradientTasks(const BatchRun&) const {
   return (width() + kTileColumns - 1) / kTileColumns;
 }
 
-// Computes the gradients of some columns of weight and bias. The output and the constants of all
-// later layers depend on a layer's bias.
+// Computes the gradients of some columns of weight and bias. A layer's bias affects the output and
+// the constants of all later layers.
 void CrossVectors::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t from = task * kTileColumns;
   const int64_t columns = std::min(kTileColumns, width() - from);

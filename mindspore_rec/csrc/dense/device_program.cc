@@ -79,8 +79,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       inputs_(device_),
       outputs_(device_) {
   // The device computes some gradients from all rows, and the host computes the other gradients
-  // from partial sums. So layers that share a part of a parameter must all compute the part's
-  // gradient on the device, or all on the host.
+  // from partial sums. So if several layers share a part of a parameter, either all of these layers
+  // compute the part's gradient on the device, or all compute it on the host.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {

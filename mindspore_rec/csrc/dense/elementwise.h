@@ -177,13 +177,14 @@ struct Elementwise {
   void (*divide)(int64_t width, float divisor, float* x);
   // For batch normalization: adds (x - mean)^2 of all rows to sums[j].
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
-  // output = a((x - mean) scale + beta), multiplied by the row's mask if there are masks. Not for
-  // gelu.
+  // output = a((x - mean) scale + beta). If there are masks, the output is also multiplied by the
+  // row's mask. Not for gelu.
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
-  // Computes the gradient of the activation's input: result = a'(output) gradient, multiplied by
-  // the row's mask if there are masks. Adds the column sums of result to `sums`, and the column
-  // sums of result (x - mean) to `products`. `result` may be the same memory as `gradient`.
+  // Computes the gradient of the activation's input: result = a'(output) gradient. If there are
+  // masks, the result is also multiplied by the row's mask. Adds the column sums of result to
+  // `sums`, and the column sums of result (x - mean) to `products`. `result` may be the same memory
+  // as `gradient`.
   void (*normalized_gradient)(Activation a, int64_t rows, int64_t width, Block x, const float* mean,
                               const MaskRows& masks, Block output, Block gradient, float* sums,
                               float* products, Block result);

@@ -165,8 +165,8 @@ class OneDnnProduct : public Product {
       if (blocks > 0) {
         Check(dnn.memory_desc_clone(b_.out(), preferred), "dnnl_memory_desc_clone");
       } else {
-        // oneDNN has no special layout for the matrix B, so B is packed as plain rows with a stride
-        // that suits the cache.
+        // In this case, oneDNN has no special layout for the matrix B. So B is packed as plain
+        // rows, with a stride that suits the cache.
         Matrix(&b_, s.k, s.n, LeadingDimension(s.transposed_b ? s.k : s.n), s.transposed_b, type);
       }
       packed_bytes_ = dnn.memory_desc_get_size(b_.get());

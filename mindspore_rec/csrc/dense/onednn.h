@@ -24,8 +24,8 @@ struct ProductShape {
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transposed_a = false, transposed_b = false;
   bool accumulates = false;
-  // True if B is in the layout that Product::Pack writes for this product. Pack reads a float32
-  // matrix with the leading dimension ldb.
+  // True if B already has the layout that Product::Pack writes for this product. Pack reads a
+  // float32 matrix with the leading dimension ldb.
   bool packed_b = false;
   FactorType type = FactorType::kFloat32;
 

@@ -191,8 +191,8 @@ class DenseProgram {
   // use the same memory one after another.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. Before the matrix, the area has `column`
-  // floats for each row.
+  // The place of a value's matrix [rows, ld] in an area. In the area, `column` floats for each row
+  // precede the matrix.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

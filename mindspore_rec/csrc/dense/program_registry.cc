@@ -38,8 +38,8 @@ void UnregisterProgram(int64_t id) {
 }
 
 void RetireProgram(int64_t id) {
-  // Releasing or destroying a program may wait for a device. The mutex is not locked during the
-  // wait for a device, because other threads may need programs.
+  // A call that releases or destroys a program may wait for a device. The mutex is not locked
+  // during the wait for a device, because other threads may need programs.
   std::shared_ptr<const DenseProgram> now, oldest;
   {
     std::lock_guard<std::mutex> lock(mutex);

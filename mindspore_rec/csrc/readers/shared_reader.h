@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
-// which chooses the newest root, and reads from this root until Leave. So all lookups between Enter
-// and Leave use the same state. Readers never wait for the writer, but the writer waits for readers
-// of old roots.
+// which chooses the newest root. Until the thread calls Leave, it reads from this root. So all
+// lookups between Enter and Leave use the same state. Readers never wait for the writer, but the
+// writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged.

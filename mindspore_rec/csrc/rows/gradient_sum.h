@@ -6,8 +6,8 @@
 // ids.
 //
 // A gradient belongs to the value that the lookup has returned. If a key has no row, the lookup
-// returns the unknown value. The gradient for this key is never added to a row that a later lookup
-// of the step creates for the key.
+// returns the unknown value. If a later lookup in the step creates a row for the key, this gradient
+// is never added to the row.
 #pragma once
 
 #include <cstdint>

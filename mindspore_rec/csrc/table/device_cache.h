@@ -4,9 +4,9 @@
 // (device_rows.h) during training. A slot is a row's place in the cache.
 //
 // If the host shares the cache's memory, the cache moves rows by itself. If the memory is not
-// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula also runs on
-// the device. The graph then reports the lookups with a gradient, requests the slots of their rows,
-// and updates these slots.
+// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the
+// device. The graph then reports the lookups with a gradient, requests the slots of their rows, and
+// updates these slots.
 //
 // DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
 // bad arguments and std::runtime_error for calls out of order; the table is then unchanged.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evictor: decides when rows of a table are evicted: by age at the horizon, by norm, and by the
-// capacity. Rows that are due are invisible at once. A sweep frees the memory of due rows, one
-// slice per step. The evictor keeps the table's clock and the horizon, at which ages are measured.
-// Evictor is a part of a table and runs under the table's mutex.
+// Evictor: decides which rows of a table are evicted and when: by age at the horizon, by norm, and
+// by the capacity. Rows that are due are invisible at once. A sweep frees the memory of due rows,
+// one slice per step. The evictor keeps the table's clock and the horizon, at which ages are
+// measured. Evictor is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>

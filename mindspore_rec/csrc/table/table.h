@@ -52,8 +52,8 @@ class Table {
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
 
-  // ---- groups of calls by subject, each in a separate header. The groups live as long as the
-  // table.
+  // ---- groups of calls, by subject; each group has a separate header. The groups live as long as
+  // the table.
 
   TableDevice& device() { return device_; }
   TableTiers& tiers() { return tiers_; }

@@ -45,8 +45,8 @@ class Segment {
   // a damaged record, or if the file has more or fewer records than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
-  // Returns the keys, read from the records. Stops at the first invalid record at or after
-  // `synced`. Throws Corruption if an earlier record is invalid.
+  // Reads the keys from the records, and returns them. Stops at the first invalid record at or
+  // after `synced`. Throws Corruption if an earlier record is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
   // Returns the number of records that an unsealed segment is guaranteed to have.

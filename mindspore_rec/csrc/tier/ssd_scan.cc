@@ -12,9 +12,9 @@
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at
-// the end. Between two walks through the index, many records are read, so damage slows a scan only
-// by a constant factor. A late check misses no live row: once the index stops pointing to a record,
-// it never points to this record again.
+// the end. Between two walks through the index, a scan reads many records. So damage slows a scan
+// only by a constant factor. A late check misses no live row: once the index stops pointing to a
+// record, it never points to this record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>

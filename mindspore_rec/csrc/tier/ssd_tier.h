@@ -9,9 +9,9 @@
 //
 //  * Read returns the newest row of a key. If that is impossible, Read throws Corruption. Every
 //    record is checked by CRC32C, and the index points only to the newest records.
-//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged and a
-//    prefix of the later writes. A torn tail is dropped. If the data before the tail are damaged,
-//    Corruption is thrown.
+//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. Of the
+//    later writes, it has the first ones, up to some point. A torn tail is dropped. If the data
+//    before the tail are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
@@ -79,8 +79,8 @@ class SsdTier : public Tier {
   // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError, with
-  // EBUSY if a tier in this directory is open for writing.
+  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError. Its
+  // errno is EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
   // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.

@@ -59,8 +59,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for the keys, level by level. If rows moved meanwhile to a level that was already
-  // searched, keys without a row are searched again.
+  // Calls find for the keys, level by level. Meanwhile, rows may have moved to a level that was
+  // already searched. In this case, keys whose rows were not found are searched again.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);

@@ -35,7 +35,7 @@ std::thread StartThread(const char* purpose, Fn fn) {
   }
 }
 
-// Lowers the calling thread's priority, because the dense network runs in lockstep on all cores and
+// Lowers the calling thread's priority. The dense network runs in lockstep on all cores, so it
 // waits for the slowest core. Has no effect if the system refuses.
 inline void YieldToOperators() {
   IsBackground() = true;

@@ -11,8 +11,9 @@
 // hash. Each multiplication spreads any two words over the top bits, as a universal hash does
 // (multiply-shift; Dietzfelbinger et al. 1997). But a multiplication keeps arithmetic progressions.
 // After two multiplications and the shifts, no arithmetic progression remains for the third
-// multiplication. With only two multiplications, one seed in a hundred spread the multiples of some
-// power of two badly. The hash prevents an attacker from choosing keys that share buckets. The hash
+// multiplication. With only two multiplications, one seed in a hundred distributed the multiples of
+// some power of two badly. The hash prevents an attacker from choosing keys that share buckets. The
+// hash
 // is not a cipher: it does not protect against an attacker who can observe hashes.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffer: an uninitialised array that only grows and is kept between steps. Allocating the array
-// again in each step would cause page faults that take longer than the work on the data.
+// Buffer: an uninitialised array that only grows and is kept between steps. If the array were
+// allocated again in each step, the page faults would take longer than the work on the data.
 #pragma once
 
 #include <cstddef>

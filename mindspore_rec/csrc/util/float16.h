@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16: IEEE 754's half precision, by bit operations with the same results as F16C. A float16
-// has 11 bits of precision and ranges from 2^-24 to 65504. Always inlined, because the kernels of
-// every instruction set use it.
+// float16: IEEE 754's half precision, computed by bit operations; the results equal F16C's. A
+// float16 has 11 bits of precision and ranges from 2^-24 to 65504. Always inlined, because the
+// kernels of every instruction set use it.
 #pragma once
 
 #include <cstdint>

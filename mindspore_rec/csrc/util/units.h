@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Amounts with their unit in the type.
+// Types for amounts; each type states the unit.
 #pragma once
 
 #include <chrono>

@@ -60,7 +60,7 @@ class AllRows {
   // Call fn(worker, part, rows) for each part that has ids.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
-  // Call fn(rows) with the rows of each worker. For a replicated table, call fn only with this
+  // Call fn(rows) with the rows of each worker. If the table is replicated, call fn only with this
   // worker's rows.
   template <typename Fn>
   void ForReaders(const Fn& fn);

@@ -185,7 +185,8 @@ void CloseTable(int64_t id) {
     leaving->Close();
     return;
   }
-  // Python's garbage collection may run anywhere, even in a tier's code inside this very table.
+  // Python's garbage collection may run at any time, even in a tier's code during a call on this
+  // table.
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {

@@ -36,9 +36,9 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests. The tags of replies are greater than kFirstReplyTag. The tag kFirstReplyTag
-  // itself is for replies to requests without a valid reply tag. Lower tags are for other messages
-  // on the channel, which the service must not treat as requests.
+  // Tag of requests. The tags of replies are greater than kFirstReplyTag. Replies to requests
+  // without a valid reply tag have the tag kFirstReplyTag. Lower tags are for other messages on the
+  // channel, which the service must not treat as requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 

@@ -116,9 +116,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint as long as its files do not change.
 
-        If the files changed after the manifest was read, the checkpoint may have failed only
-        because new files were read with an old manifest. A checkpoint with changed files is not
-        ignored; the next refresh reads the new manifest.
+        The files may have changed after the manifest was read. In this case, the checkpoint may
+        have failed only because new files were read with an old manifest. A checkpoint with changed
+        files is not ignored; the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -156,7 +156,7 @@ class Catalog:
     def next_chain(self, applied: Entry) -> list[Entry]:
         """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or [].
 
-        A full checkpoint with the deltas after it replaces the whole state.
+        A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
         If the training went back to an earlier step, it has removed all newer checkpoints. If newer
         checkpoints were removed, the served state returns to the step of the newest remaining

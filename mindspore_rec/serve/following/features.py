@@ -62,7 +62,7 @@ class InputMaker:
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
-            columns, each further input of the network is the column with the input's name.
+            columns, each further input of the network is read from the column of the same name.
         inputs: the network's inputs.
 
     Attributes:

@@ -58,9 +58,9 @@ class Predictor:
             The Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
-            this argument or the network's `set_inputs` sets the inputs, one graph for all batch
-            sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
-            makes the network without `set_inputs`, the default is the `builder_inputs` of
+            this argument or the network's `set_inputs` sets the inputs, one graph is compiled at
+            the start; it serves all batch sizes. Default: the inputs of `set_inputs`. If the
+            builder makes the network without `set_inputs`, the default is the `builder_inputs` of
             `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
             `builder_inputs`. If none of these sets inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.

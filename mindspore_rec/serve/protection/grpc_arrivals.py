@@ -55,7 +55,8 @@ class Arrivals:
         line: number of calls that may wait for a place. If the line is full and a call arrives, the
             oldest waiting call is refused.
         line_of_peer: number of calls of one connection that may wait; a further call is refused.
-        seconds: time limit for a message to arrive, and separately for the call's wait in line.
+        seconds: time limit, applied twice: to the arrival of a message, and to the call's wait in
+            line.
         patience: if a call's message has not arrived after this many seconds, the call may lose its
             place to a waiting call.
 

@@ -43,8 +43,10 @@ class Bounds:
         connections: number of open connections.
         requests: number of predictions in flight, including waiting predictions.
         head_bytes: bytes of a request's line and headers.
-        receive_seconds: seconds for a request's head to arrive, and as many seconds for the body.
-        request_seconds: seconds from a request's head to the end of its response.
+        receive_seconds: maximum seconds until a request's head has arrived, and then again until
+            the body has arrived.
+        request_seconds: maximum seconds from the arrival of a request's head to the end of the
+            response.
         idle_seconds: seconds that a connection may be idle.
     """
 

@@ -56,8 +56,9 @@ def read_json(
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: largest sizes.
-        where: function that is called with the objects of a text with invalid numbers. The function
-            raises a RequestError that names the input with the invalid number. Default: none.
+        where: function that is called if the text has an invalid number; its argument are the
+            text's objects. The function raises a RequestError that names the input with the invalid
+            number. Default: none.
 
     Raises:
         RequestError: the body is invalid or too large.
@@ -80,9 +81,9 @@ def read_json(
 
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly read the same values as the standard library would."""
-    # If an object repeats a name, orjson drops the name's earlier value, with all strings in this
-    # value. An escaped quotation mark only raises the number of quotation marks in the body, so it
-    # cannot hide a dropped string.
+    # If an object repeats a name, orjson drops the name's earlier value, including all strings in
+    # that value. An escaped quotation mark only raises the number of quotation marks in the body,
+    # so it cannot hide a dropped string.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, a float in place of

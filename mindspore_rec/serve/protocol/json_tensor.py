@@ -116,8 +116,8 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """Return an array converted to the network's type.
 
     Raises:
-        RequestError: the array has a wrong type or shape, or a number too large for the network's
-            type.
+        RequestError: the array has a wrong type or shape, or has a number that is too large for the
+            network's type.
     """
     try:
         if array.dtype == spec.dtype:
@@ -200,8 +200,8 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Any int64 is in the range of all float types except half floats. For NaN, the comparison
-        # is false.
+        # Every int64 is in the range of each float type, except half floats. For NaN, the
+        # comparison is false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )

@@ -46,8 +46,8 @@ class InferRequest:
         id: id of the request, if it has one.
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
-        binary: by output name, whether the output's data follow the JSON in the response; the key
-            None is for all outputs without an entry.
+        binary: dict from output names to True if the output's data follow the JSON in the response.
+            The key None is for all outputs without an entry.
     """
 
     id: str | None

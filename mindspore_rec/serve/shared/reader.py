@@ -184,8 +184,8 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        The state is left and entered again for each part of the index. The writing process waits
-        for readers of older states, and fails if a reader stays for some seconds.
+        For each part of the index, the thread leaves the state and enters it again. The writing
+        process waits for readers of older states, and fails if a reader stays for some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -207,7 +207,8 @@ class _States:
 
         Args:
             following: has no effect here, unlike in `FollowedRun.status`.
-            poll_seconds: seconds between two checks of the run's directory by the writing process.
+            poll_seconds: the writing process checks the run's directory at this interval, in
+                seconds.
         """
         following = self._memory.following
         late = self._pulse.complaint(poll_seconds) if following else None
@@ -271,8 +272,8 @@ def shared_predictor(
         wait_seconds: seconds to wait for a first state.
         features: as for `Predictor`.
         pulse: pulse of the process that follows the run. Default: not known.
-        poll_seconds: seconds between two checks of the run by the process that follows it. Default:
-            0.1.
+        poll_seconds: the writing process follows the run, and checks the run's directory at this
+            interval, in seconds. Default: 0.1.
 
     Raises:
         ValueError: the features do not match the run.

@@ -259,8 +259,8 @@ class RecCheckpoint(Callback):
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
                 the position in the data cannot be saved. The error is also raised if the model,
-                data or `states` do not match the checkpoint. Data do not match if only the
-                checkpoint or only the data have a position in a stream.
+                data or `states` do not match the checkpoint. Data and checkpoint do not match if
+                only one of them has a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -416,9 +416,9 @@ class RecCheckpoint(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         """Save the last state, and wait for the end of the write.
 
-        If rows changed after the last step was saved, they are saved under the next step number. In
-        a training without any step, limits and weights that changed after `restore()` are also
-        saved under the next step number.
+        If rows changed after the last step was saved, they are saved under the next step number. If
+        a training makes no step, limits and weights that changed after `restore()` are still saved,
+        under the next step number.
 
         Raises:
             OSError: the state cannot be written.

@@ -70,7 +70,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
     Raises:
         OSError: the directory cannot be made.
         RuntimeError: another process has the lock.
-        ValueError: the newest checkpoint in the directory is not of step `newest`.
+        ValueError: the step of the newest checkpoint in the directory is not `newest`.
     """
     make_directories(root)
     file_lock = lock(root)

@@ -51,7 +51,7 @@ class Worker:
         return None if future is None else future.result()
 
     def close(self) -> None:
-        """Let the function end, then end the thread."""
+        """Wait for the function to end, then end the thread."""
         self._pool.shutdown(wait=True)
 
 

@@ -139,7 +139,7 @@ class IterableBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches in the iterable's state; 0 without a state."""
+        """Number of batches in the iterable's state; 0 if there is no state."""
         return self._count() or 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class IterableBatches(BatchSource):
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and the sources that it wraps; an empty list without a state."""
+        """Return the iterable and the sources that it wraps; an empty list if there is no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):

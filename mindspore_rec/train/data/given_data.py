@@ -75,7 +75,8 @@ def check_read_again(argument: str, data: Any, times: int, what: str = "epochs")
         argument: name of the argument in the error message.
         data: the data.
         times: number of epochs or evaluations.
-        what: word for epochs or evaluations in the message. Default: 'epochs'.
+        what: word that the message uses for the passes, such as epochs or evaluations. Default:
+            'epochs'.
 
     Raises:
         ValueError: the data can be read only once, like a generator, and `times` is more than 1.

@@ -55,7 +55,7 @@ class LookupMark(nn.Cell):
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # The returned value depends on all inputs of the lookup and has the right shape. The value
+        # The returned value has the right shape, and depends on all inputs of the lookup. The value
         # is never computed.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 

@@ -53,7 +53,7 @@ class TrainLoop:
     Attributes:
         summary: summary of the run.
         stop_on_nan: whether a NaN or infinite loss is an error.
-        finite_columns: whether a NaN or infinite number in a column is an error.
+        finite_columns: True if a NaN or an infinity in a column is an error.
         optimizers: optimizers of the train cell. A list of learning rates must cover all steps.
     """
 
@@ -231,7 +231,7 @@ class TrainLoop:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return whether a batch is ready for a step while the source has no further batch."""
+        """Return True if a batch is ready for a step and the source has no further batch yet."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
@@ -244,8 +244,7 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C ended the wait for a later batch, do not train on the batches that were read
-        # earlier.
+        # If Ctrl-C has ended a wait for a batch, do not train on batches that were read before.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:

@@ -44,7 +44,7 @@ class Passes:
         share: division of the data among workers, either "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns whether a batch has been read but not used for a step yet.
+        has_batch: function that returns True if a batch has been read but not yet used for a step.
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.

@@ -96,7 +96,7 @@ def placement_report(
     """Return the place of each part of a model, with calls and times of host operators so far.
 
     Args:
-        net_or_model: a network, or a Model with its optimizer.
+        net_or_model: a network, or a Model that has an optimizer.
         optimizer: the optimizer of a network. Default: None, no optimizer.
 
     Returns:

@@ -48,8 +48,8 @@ class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
     Between `start` and `stop`, call `next`, `begin_step`, the step and `end_step` for each batch.
-    If no table prefetches, the stage only reads one batch at a time. Without prefetch, a step is
-    also correct, because lookups read missing rows from the tiers.
+    If no table prefetches, the stage only reads one batch at a time. A step is also correct without
+    prefetch, because lookups read missing rows from the tiers.
 
     Args:
         tables: all tables of the network, including tables without a cache.

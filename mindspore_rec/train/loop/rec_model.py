@@ -251,8 +251,8 @@ class RecModel(Model):
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
-        training, batches that were read but not used for a step are lost. If `max_steps` ends the
-        training, no batch is lost.
+        training, the batches that were read ahead and not used for a step are lost. If `max_steps`
+        ends the training, no batch is lost.
 
         Returns:
             Summary of the run.
@@ -620,7 +620,8 @@ class RecModel(Model):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            progress: whether to show a progress bar on a terminal after two seconds. Default: True.
+            progress: True to show a progress bar if the output is a terminal and the call takes
+                more than two seconds. Default: True.
 
         Returns:
             Metrics by name.

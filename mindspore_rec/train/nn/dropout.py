@@ -16,9 +16,9 @@ class SeededDropout(nn.Cell):
     """Dropout with masks that are drawn in advance; each row of a batch uses the next mask.
 
     This cell replaces `mindspore.nn.Dropout`. The dropout kernel of MindSpore 2.10 for the CPU
-    draws from one generator in several threads, so that two runs with the same seed differ. Masks
-    drawn in advance are also faster than a new mask in each step. The masks take 16 KiB of memory
-    per unit.
+    draws from one generator in several threads, so that two runs with the same seed differ. Drawing
+    masks in advance is also faster than drawing a new mask in each step. The masks take 16 KiB of
+    memory per unit.
 
     Args:
         width: number of units per row, at least 1.

@@ -137,8 +137,8 @@ class FusedGraph(FusedLayer):
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: whether the graph may branch on the result in each step. In branches of a
-                graph, MindSpore 2.10 may lose changes of a Parameter.
+            may_branch: True if the graph may branch in each step, depending on the result. In
+                branches of a graph, MindSpore 2.10 may lose changes of a Parameter.
         """
         differences: Any = 0
         for i in range(len(inputs)):

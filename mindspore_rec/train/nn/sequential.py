@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 class FusedSequential(FusedLayer):
-    """The layers of an `nn.SequentialCell`, with one operator forward and one backward on the CPU.
+    """The layers of an `nn.SequentialCell`; on the CPU, one operator forward and one backward.
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects.
     So the same checkpoint fits the cell and the stack. The stack itself computes the output on

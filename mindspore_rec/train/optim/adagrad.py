@@ -77,7 +77,7 @@ class Adagrad(SparseOptimizer):
 
 
 class RowWiseAdagrad(SparseOptimizer):
-    r"""Adagrad with one accumulator per row: 4 bytes of state for a row of any width.
+    r"""Adagrad with one accumulator per row, so a row of any width has 4 bytes of state.
 
     For a row of a table, with :math:`D` floats:
 

@@ -348,7 +348,7 @@ class SparseOptimizer(nn.Optimizer):
 
     def _decay_of(self, decay: Any, i: int) -> Any:
         # nn.Optimizer multiplies the decay by the loss scale, because its gradients are scaled.
-        # This optimizer divides the decay by the loss scale again.
+        # So this optimizer divides the decay by the loss scale.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 

@@ -18,8 +18,8 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates rows with a gradient on the device: gather, apply the rule, scatter.
 
-    The number of rows with a gradient changes from step to step, so Tensor shapes in this part of
-    the graph also change. The graph is compiled only once.
+    From step to step, the number of rows with a gradient changes. So the shapes of Tensors in this
+    part of the graph change too. The graph is compiled only once.
 
     Args:
         owner: the table. The device tier of this table does not share memory with the host.

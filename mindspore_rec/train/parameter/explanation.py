@@ -30,10 +30,10 @@ class Explanation:
         count: the key's training occurrences, times `faae_coefficient`. Occurrences before
             admission are included. The count is an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
-        last_step: training step in which the row was last seen; None without a row.
-        last_time: event time of the step `last_step`, in seconds since 1970; None without a row or
-            without event times.
-        norm: L2 norm of the value; None without a row.
+        last_step: training step in which the row was last seen; None if there is no row.
+        last_time: event time of the step `last_step`, in seconds since 1970; None if there is no
+            row or there are no event times.
+        norm: L2 norm of the value; None if there is no row.
         score: the row's frequency with eviction order 'lfu_decay', or the row's score with order
             'score'; None with other orders.
         reason: text that explains why the key has no row; '' if the key has a row.

@@ -91,13 +91,13 @@ class TableConfig:
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
-        placement: distribution of the rows over several workers; no effect without a launcher. With
-            'sharded', a hash of the key assigns each row to one worker, and all workers have about
-            the same number of rows. Use 'owner' for small tables: one worker stores all rows. Use
-            'replicated' for small tables with frequent lookups: every worker stores all rows and
-            trains the rows in the same way. Workers do not exchange rows of replicated tables, but
-            keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
-            `max_candidates`) are totals over all workers. Default: 'sharded'.
+        placement: distribution of the rows over several workers. Without a launcher, the setting
+            has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
+            workers have about the same number of rows. Use 'owner' for small tables: one worker
+            stores all rows. Use 'replicated' for small tables with frequent lookups: every worker
+            stores all rows and trains the rows in the same way. Workers do not exchange rows of
+            replicated tables, but keys and gradients go to all workers. Capacities (`max_rows`,
+            `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
         owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
             modulo the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.

@@ -28,8 +28,8 @@ class Reader:
         interrupted: function that returns True once a signal has arrived. Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader has a batch for the next step while the
-            source has no next batch. The function must return the same value on all workers.
+        has_batch: function that returns True if the reader has a batch for the next step and the
+            source has no further batch yet. The function must return the same value on all workers.
             Default: always False.
         on_idle: function that all workers call together while there is nothing to read. Default:
             none.

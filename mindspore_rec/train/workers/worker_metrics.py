@@ -23,10 +23,9 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated with the outputs of all workers in every step. So MindSpore's and order-dependent
-    metrics have the same values as in one process that evaluates the batches of all workers as one
-    batch. With several workers, a loss is the mean of the workers' losses, weighted by their row
-    counts.
+    updated with the outputs of all workers in every step. So these metrics have the same values as
+    if one process evaluated all workers' batches as one batch. With several workers, a loss is the
+    mean of the workers' losses, weighted by their row counts.
 
     Args:
         group: the workers.

@@ -30,7 +30,7 @@ class Nodes:
 
     Attributes:
         homes: address of the server of each bucket.
-        stale: whether `homes` must be read from the cluster again.
+        stale: True if `homes` must be read from the cluster again.
         epoch: number of changes of `homes`. Connections of an earlier epoch are closed.
     """
 
@@ -85,8 +85,8 @@ class Nodes:
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
         """Make the server close a broken connection, and drop this connection's unread commands.
 
-        If the connection stayed open, a server that hung for a while could run old writes after
-        newer writes.
+        If the connection stayed open, and the server hung for a while, the server could later run
+        old writes after newer writes.
         """
         if link.server == entry[1]:
             try:

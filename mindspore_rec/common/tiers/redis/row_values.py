@@ -25,7 +25,7 @@ class RowValues:
     Args:
         row_bytes: bytes of a row.
         subject: name of the tier in error messages.
-        unchecked: whether values without a checksum are legal.
+        unchecked: True if values without a checksum are legal.
     """
 
     def __init__(self, row_bytes: int, subject: str, unchecked: bool) -> None:

@@ -333,7 +333,8 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # Without a run id, a restart would be undetected. So read the bucket in one piece.
+                # Without a run id, a restart would be undetected. So read the whole bucket with one
+                # command.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)
@@ -436,7 +437,7 @@ class RedisTier:
     # ---------------------------------------------------------------- opening
 
     def _held(self) -> int:
-        """Count the rows on the server."""
+        """Return the number of rows that the server has."""
         commands = self._lengths()
         self._client.run(commands)
         for command in commands:

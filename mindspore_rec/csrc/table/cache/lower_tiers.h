@@ -77,8 +77,8 @@ class LowerTiers {
   // Write rows. If a prefetch is reading one of the written rows, the prefetch will drop its copy
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
-  // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or if memory
-  // is short, the rows stay in the queue. Reading a whole table also works while rows are in the
+  // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
+  // or unavailable, or if memory is short. Reading a whole table also works while rows are in the
   // queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
@@ -107,7 +107,7 @@ class LowerTiers {
   // the next change of the layout and Close try to clear the tiers again. Until the tiers are
   // cleared, the old rows only take space. The table never reads the old rows: a generation is
   // opened a second time only after its rows have been cleared. Flush throws as long as the old
-  // rows exist. So a later run can find old rows only if this run ends without a successful Flush.
+  // rows exist. So if this run ends with a successful Flush, a later run cannot find old rows.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();

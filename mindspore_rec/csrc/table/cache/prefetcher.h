@@ -8,8 +8,8 @@
 // threads are used: while one thread reads rows, the other thread makes keys unique or promotes
 // rows. The threads are started when the first batch is added.
 //
-// The caller must hold the table's mutex. A method with a `lock` argument releases the lock while
-// it waits.
+// The caller must hold the table's mutex. If a method has a `lock` argument, the method releases
+// this lock while it waits.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
-// row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps
-// one sum for each time at which rows were last seen. The digest is the total of the sums whose
-// rows are not due for eviction. For each row in host memory, the class remembers which sum
+// row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps a
+// separate sum for each time at which some rows were last seen. The digest is the total of the sums
+// whose rows are not due for eviction. For each row in host memory, the class remembers which sum
 // includes the row.
 #pragma once
 

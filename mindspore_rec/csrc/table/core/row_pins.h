@@ -76,7 +76,7 @@ class RowPins {
     departed_.push_back(key);
     --copies_;
   }
-  // Record that the row in place `id` is from now on in a lower tier only.
+  // Record that from now on, the row of place `id` is only in a lower tier.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
   // Return the keys of rows that have left the table and whose copies in lower tiers must still be
   // erased. ForgetDeparted must be called only after the erasure.

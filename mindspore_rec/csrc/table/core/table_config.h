@@ -22,7 +22,7 @@ struct TableClosed : std::runtime_error {
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// A row in a tier was changed by something other than the table.
+// A row in a tier was changed, but not by the table.
 struct RowDamaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -196,7 +196,7 @@ class Program:
             x: columns of the vectors, side by side.
             vectors: number of vectors.
             diagonal: whether to keep the products of vectors with themselves.
-            keeps_first: whether the output begins with a copy of the first vector.
+            keeps_first: True if the output begins with a copy of the first vector.
             output: columns to write. Default: a new value.
         """
         dim = x.width // vectors
@@ -303,7 +303,7 @@ class Program:
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
-            training: whether to normalize by the batch, and not by the moving statistics.
+            training: True to normalize by the batch, False to normalize by the moving statistics.
             masks: index of a dropout's masks, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """

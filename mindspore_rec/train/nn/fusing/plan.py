@@ -2,8 +2,8 @@
 """Chooses the steps of a forward pass that one operator computes.
 
 Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
-layers, such as lookups. Stage 1 is the operator. Stage 2 is after the operator: all other steps,
-which are computed as written in the network.
+layers, such as lookups. Stage 1 is the operator. Stage 2 follows the operator. It has all remaining
+steps, which are computed as written in the network.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Plan:
         shapes: for each output whose rows are not vectors, the shape of a row, by the output's
             number.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps after `before`, in order, for a pass without the operator.
+        apart: all steps that follow `before`, in order; a pass without the operator runs these
+            steps.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 

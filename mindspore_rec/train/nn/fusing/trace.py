@@ -293,7 +293,7 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 class _Contents(NamedTuple):
-    """Contents, before a trace, of a list, dict, set or object in an attribute of a cell."""
+    """Contents that a list, dict, set or object in a cell's attribute had before a trace."""
 
     container: Any
     before: Any
