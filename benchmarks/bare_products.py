@@ -5,12 +5,13 @@
 
 A layer with `in` inputs and `out` outputs has three products: forward `Y = X W^T`, the input's
 gradient `dX = dY W`, and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore
-ships computes each product. Each product is cut into tasks for `--threads` threads: slices of rows
-for Y and dX, and tiles for dW. The distances between stored rows are chosen so that rows do not
-conflict in the cache. For each product, the script tries several structures on this processor and
-uses the fastest. The structures differ in rows per slice, tile size, and layout of the weights
-(unchanged, or as oneDNN prefers). The result is the time of a step that only computes these
-products. Writing weights in oneDNN's layout and rounding to bfloat16 are not counted.
+ships computes each product. Each product is cut into tasks for `--threads` threads. The tasks of Y
+and dX are slices of rows; the tasks of dW are tiles. The distances between stored rows are chosen
+so that rows do not conflict in the cache. For each product, the script tries several structures on
+this processor and uses the fastest. The structures differ in rows per slice, tile size, and layout
+of the weights (unchanged, or as oneDNN prefers). The result is the time of a step that only
+computes these products. Writing weights in oneDNN's layout and rounding to bfloat16 are not
+counted.
 
 All products of a step are tasks of one queue, without a barrier between products. The rate of one
 product is the rate of its tasks, times the number of threads.
@@ -61,7 +62,7 @@ def why_not(precision: str) -> str:
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return a row's stride in elements: whole cache lines, but no multiple of 1 KiB."""
+    """Return a row's stride in elements. It is a multiple of a cache line, but not of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines

@@ -230,8 +230,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # The graphs without a table: with float32 rows, and with rows of our table's type if this type
-    # is not float32.
+    # The graphs without a table: one with float32 rows and, if our table has a different type, one
+    # with rows of that type.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)

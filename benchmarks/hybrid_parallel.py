@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several workers, compared with single processes: speed, exchanges, row balance.
+"""Training on several workers, compared with single processes, in speed, exchanges and row balance.
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 

@@ -124,7 +124,7 @@ class Product:
             self._b = c_void_p()
             dims = (c_int64 * _MOST_DIMENSIONS)(b.rows, b.columns)
             _call("memory_desc_create_with_tag", byref(self._b), 2, dims, _TYPES[kind], _FORMAT_ANY)
-        # The library's own threads are not used: the calling thread computes the product.
+        # The calling thread computes the product; the library's own threads are not used.
         limit = getattr(_library(), "dnnl_threadpool_interop_set_max_concurrency", None)
         if limit is not None:
             limit(1)

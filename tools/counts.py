@@ -197,7 +197,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Public names and arguments that are not the field's terms: embedding_dim, quantize."""
+    """Public names and arguments that differ from the field's terms, such as embedding_dim."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()

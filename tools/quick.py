@@ -8,9 +8,9 @@
 `bash build.sh quick` compiles and runs the three checks. `lint` checks the files that changed since
 the common ancestor with `--base`, and the types of all files. `cpp` prints the filter for the C++
 tests of folders with changed files, and for C++ tests that include a changed header, also through
-other headers. `pytest` runs changed test files, the checks of `ALWAYS`, and then the tests that
-reach a changed file by imports, the nearest first, until `--seconds` are over. It prints the number
-of test files run; `bash build.sh test` runs all tests.
+other headers. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until `--seconds`
+are over, it runs the tests that reach a changed file by imports, the nearest first. It prints the
+number of test files run; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# Number of test files that are collected before they run: collecting all files takes half a minute.
+# Number of test files that are collected at a time before they run, because collecting all files
+# takes half a minute.
 AT_A_TIME = 6
 
 # Test files that read the whole tree, run after every change; they take some seconds.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw sentences of pages, docstrings and comments for a reader, who marks hard sentences.
+"""Draw sentences from pages, docstrings and comments; a reader marks the hard sentences.
 
     python tools/sentences.py
     python tools/sentences.py --count 20 --seed 7

@@ -4,11 +4,11 @@
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
 Clients send requests at a fixed rate, over kept and new connections, and compare the answers.
-Misbehaving clients (`strangers.py`) send requests without a token, requests that are slow,
-incomplete, compressed or too large, and bytes that are no request. Memory, threads, open files and
-CPU time of the server, and the 99th percentile of the clients' latency, must stay flat. A slope is
-the median of the slopes between all pairs of samples after the warm-up. A value fails if it grows,
-with 95 % confidence, by more than its limit.
+Misbehaving clients (`strangers.py`) send three kinds of input: requests without a token; requests
+that are slow, incomplete, compressed or too large; and bytes that are no request. Memory, threads,
+open files and CPU time of the server, and the 99th percentile of the clients' latency, must stay
+flat. A slope is the median of the slopes between all pairs of samples after the warm-up. A value
+fails if it grows, with 95 % confidence, by more than its limit.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def _network(name: str, activation: str) -> Case:
 
 
 def _low_rank(p: Program) -> Outputs:
-    """Low-rank experts as in DCN-V2's mixture: groups scaled by gates and summed."""
+    """Low-rank experts as in DCN-V2's mixture: gates scale groups, which are then summed."""
     x = p.inputs(25)
     low = p.linear(x, 3 * 4, "tanh", bias=False)
     gates = p.value(3)

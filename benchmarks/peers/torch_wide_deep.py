@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep in PyTorch, as a worker: sparse embeddings with SparseAdam, and fused Adam.
+"""Wide & Deep in PyTorch, as a worker: SparseAdam for sparse embeddings, fused Adam for the rest.
 
 The dense network runs compiled if `torch.compile` takes less than a minute and makes the network
 faster.

@@ -141,7 +141,7 @@ def _receive(response: object, partial: Path, start: int, total: int | None) -> 
 
 
 def _tag(headers: object) -> str:
-    """Return a value for If-Range: a strong ETag, or else the header Last-Modified."""
+    """Return a value for If-Range: a strong ETag, or the header Last-Modified if there is none."""
     etag = headers.get("ETag", "")  # type: ignore[attr-defined]
     if etag and not etag.startswith("W/"):
         return str(etag)

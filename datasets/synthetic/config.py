@@ -21,8 +21,8 @@ class CategoryField:
             ``k ** -zipf``. The exponent 0 makes all values equally frequent; click logs have an
             exponent of about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
-        pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
-            default, leaves the field out of the interactions.
+        pairs: Weight of the field's vector in the pairwise interactions, at least 0. With 0, the
+            default, the field is in no interaction.
 
     Raises:
         ValueError: an argument is out of range.
@@ -58,8 +58,9 @@ class PlantedConfig:
         fields: The categorical fields C1, C2, ...; at least one field.
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
-        main_share, pairs_share, counts_share: Shares of z's variance, at least 0, with a sum above
-            0; the shares are scaled to a sum of 1. A part without any field must have a share of 0.
+        main_share, pairs_share, counts_share: Shares of z's variance, at least 0. Their sum must be
+            above 0, and they are scaled to a sum of 1. A part without any field must have a share
+            of 0.
         logit_std: s, above 0: the strength of the features. The default, 1.36, gives a Bayes AUC of
             about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).

@@ -3,7 +3,7 @@
 
 * DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
 * mindspore_rec.convert moves the embeddings into tables: predictions stay the same.
-* Training continues on a stream with new ids: the tables grow.
+* Training continues on a stream with new ids, and the tables grow.
 * mindspore_rec.revert restores the static embeddings and drops ids outside the vocabulary:
   predictions for ids of the vocabulary stay the same.
 """

@@ -58,7 +58,7 @@ def _feature_reasons(target: Target, keep_weights: bool) -> Iterator[str]:
     if target.dim > MAX_DIM:
         yield f"a row has at most {MAX_DIM} floats, its rows have {target.dim}"
     if target.base is nn.EmbeddingLookup and cell.max_norm is not None:
-        # ClipByNorm computes the norm of row i from the elements i .. i + dim - 1 of the flat
+        # For row i, ClipByNorm computes the norm from the elements i .. i + dim - 1 of the flat
         # array.
         yield (
             f"max_norm={float(cell.max_norm.asnumpy()):g} goes through MindSpore's ClipByNorm, "

@@ -79,14 +79,14 @@ def create_table(
             of optimizer state. 0: no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
-        optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See
-            `get_dense_and_sparse_variable`; for a different optimizer per table, see
+        optimizer: must be None, because tables are passed to an optimizer, and not the optimizer to
+            a table. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
             set the thresholds of the table's admission and eviction. The table applies admission
             and eviction in every step. If `admission` or `eviction` is also set, its threshold must
             equal the features' threshold. Default: none.
-        default_value: value that a training lookup returns for a key before the key's admission: a
+        default_value: value that a training lookup returns for a key that is not admitted yet; a
             number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
             a distribution.
         serving_default_value: the value that lookups in evaluation return for keys that are unknown

@@ -45,7 +45,7 @@ class HashEmbeddingLookup(TableLookup):
             `int32`.
         param_init: initial value of a row, with the same choices as `default_value` of
             `MapParameter`. Default: 'normal'.
-        sparse: must be True: the gradient of a table has one row per key.
+        sparse: must be True, because the gradient of a table always has one row per key.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
             this limit. Default: no limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.

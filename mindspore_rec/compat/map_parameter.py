@@ -44,10 +44,10 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
     2.10. A MapParameter is a `HashTable` with MindSpore's arguments, and every `HashTable` counts
     as an instance of MapParameter.
 
-    Differences from MindSpore's class: a MapParameter is not a Parameter but an `nn.Cell` that owns
-    a Parameter. Values are read and written as float32, even if the stored values have another
-    dtype. The methods `put` and `erase` return the MapParameter. `HashTable` documents the calls
-    that a graph can compile.
+    Unlike MindSpore's class, a MapParameter is not a Parameter, but an `nn.Cell` that owns a
+    Parameter. Values are read and written as float32, even if the stored values have another dtype.
+    The methods `put` and `erase` return the MapParameter. `HashTable` documents the calls that a
+    graph can compile.
 
     Args:
         name: the table's name; if two open tables have the same name, only the newer table can be

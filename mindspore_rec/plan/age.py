@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always simulated, since the rows of threshold 1 are all keys in the table,
-        # including keys with only a counter.
+        # Threshold 1 is always simulated. With threshold 1, all keys have rows, so the rows are the
+        # keys for which a table has a row or a counter.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle

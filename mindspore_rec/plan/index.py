@@ -51,7 +51,7 @@ class KeyIndex:
 
     def __init__(self) -> None:
         # The native hash table stores number + 1 as the bits of a row's only float. For an unknown
-        # key, the table returns 0.0, whose bits are the bits of the integer 0.
+        # key, the table returns 0.0. The bits of 0.0 equal the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

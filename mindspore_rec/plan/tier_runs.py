@@ -85,7 +85,8 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter tiers 0 to i and do not stay in these tiers are demoted to tier i + 1.
+        # If a row enters one of the tiers 0 to i and does not stay in these tiers, it is demoted to
+        # tier i + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)

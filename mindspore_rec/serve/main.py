@@ -231,7 +231,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import the modules that all processes need, without ONNX Runtime, whose threads a fork loses.
+    """Import the modules that all processes need; leave out ONNX Runtime: a fork loses its threads.
 
     Forked processes share the memory of the imported modules, and start faster than new processes.
     """

@@ -53,7 +53,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-# PyYAML follows YAML 1.1, in which 1e-3 is a text: a float must have a point and a signed exponent.
+# PyYAML follows YAML 1.1, in which 1e-3 is a text, because a float must have a point and a signed
+# exponent.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),

@@ -168,8 +168,8 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
 
     Args:
         config: the section `data` of a configuration.
-        directory: directory of the files. The directory may be None for synthetic data, which need
-            no directory, and for Census-Income and MovieLens if the environment variable
+        directory: directory of the files. Synthetic data need no directory, so the directory may be
+            None. It may also be None for Census-Income and MovieLens, if the environment variable
             `MINDSPORE_REC_CENSUS_DIR` or `MINDSPORE_REC_MOVIELENS_DIR` names the directory.
         seed: seed of the order of the rows.
 

@@ -32,8 +32,8 @@ class DLRM(nn.Cell):
         fields: number of categorical fields F, at least 1; at least 2 without numbers.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
-        bottom: widths of the bottom perceptron's layers without the last layer, which is as wide as
-            an embedding; () if there are no numbers. Default: (64, 32).
+        bottom: widths of the bottom perceptron's layers. The last layer is left out, because it is
+            as wide as an embedding. () if there are no numbers. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.

@@ -135,7 +135,7 @@ def missing_key(field: str) -> int:
 
 
 def mix64(words: np.ndarray) -> np.ndarray:
-    """Return the SplitMix64 finalizer of each word: a bijection of uint64.
+    """Return the SplitMix64 finalizer of each word. The finalizer is a bijection of uint64.
 
     Args:
         words: uint64 array of any shape; not changed.

@@ -209,8 +209,8 @@ class Eviction:
         half_life_steps: number of steps, above 0, after which an occurrence counts half. The
             argument is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
-            evicts the row after at most 256 steps. Rows with initial values may be evicted too:
-            choose a limit below the norm of initial values, or the trigger 'callback'.
+            evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
+            avoid this, choose a limit below the norm of initial values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only in a call of
             `table.evict()`, for example by `EvictCallback`. Default: 'step'.

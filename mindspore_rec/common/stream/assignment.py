@@ -67,8 +67,8 @@ class Assignment:
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
         """Return the first offsets of new partitions, which are in `partitions` but not in `known`.
 
-        If all partitions of the topic are read, new partitions are read from offset 0, so that no
-        message is lost.
+        If the stream reads all partitions of the topic, it reads new partitions from offset 0, so
+        that no message is lost.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):

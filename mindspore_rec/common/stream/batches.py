@@ -87,7 +87,7 @@ class BatchSource(ABC):
 
     * A source with a state (`has_state`): `state_dict` returns its position in the data, and
       `load_state_dict` resumes at this position.
-    * A finite source that starts again in each pass: each epoch reads from the beginning, and there
+    * A finite source that starts again in each pass. Each epoch reads from the beginning, and there
       is no state to save.
     * A source that cannot be resumed: `cannot_resume` is the reason.
 

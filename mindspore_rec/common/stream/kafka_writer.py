@@ -44,13 +44,14 @@ class Unsent:
 class KafkaWriter:
     """Writer that sends messages in order, and survives the failure of a broker.
 
-    kafka-python's producer is idempotent: one producer writes each message to the log once, in
-    order. A producer usually survives a broker's restart. If a producer fails, or if no message is
-    confirmed for `stall_seconds`, the writer makes a new producer. The new producer sends all
-    unconfirmed messages in their original order. Some unconfirmed messages may already be in the
-    log. Readers such as `DataReceiver` detect repeated messages by the numbers that the sender
-    adds. For all other readers, `still_missing` returns the messages that the log does not have
-    yet. The writer never drops a single message, because later messages would then follow a gap.
+    kafka-python's producer is idempotent. This means that a producer writes each message to the log
+    once, and in order. A producer usually survives a broker's restart. If a producer fails, or if
+    no message is confirmed for `stall_seconds`, the writer makes a new producer. The new producer
+    sends all unconfirmed messages in their original order. Some unconfirmed messages may already be
+    in the log. Readers such as `DataReceiver` detect repeated messages by the numbers that the
+    sender adds. For all other readers, `still_missing` returns the messages that the log does not
+    have yet. The writer never drops a single message, because later messages would then follow a
+    gap.
 
     kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
     are in flight.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Converts the Python arguments of Table's methods: checks and wraps NumPy arrays for the core, and
-// makes rules from settings. A wrong argument raises a Python exception that names the table and
-// the argument.
+// Converts the Python arguments of Table's methods: checks NumPy arrays and wraps them for the
+// core, and makes rules from settings. A wrong argument raises a Python exception that names the
+// table and the argument.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -21,7 +21,7 @@ struct Block {
   Block columns(int64_t from) const { return {data + from, ld}; }
 };
 
-// Masks [count, width] of a dropout: row r of a block uses mask (first + r) mod count. There are no
+// Masks [count, width] of a dropout. Row r of a block uses mask (first + r) mod count. There are no
 // masks if `data` is null.
 struct MaskRows {
   const float* data = nullptr;

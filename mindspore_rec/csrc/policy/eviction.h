@@ -87,7 +87,7 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
 }
 
 // Returns the number of rows that the sweep of a shard visits in one step. The sweep visits the
-// whole shard in about 256 steps, and a slice of the largest table takes about a millisecond.
+// whole shard in about 256 steps. For the largest table, a step's slice takes about a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

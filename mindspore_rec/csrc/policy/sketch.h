@@ -7,8 +7,8 @@
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
 // may be higher than the key's own count. To forget a key, the key's estimate is subtracted from
 // its counters. This may also reduce the estimates of other keys. Each new epoch halves all counts.
-// The counts of a block are halved at the next access to the block, so a new epoch causes no pause.
-// Not thread safe; one shard owns it.
+// When an epoch begins, a block's counts are halved only at the next access to the block, so the
+// epoch causes no pause. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,7 @@ template <typename Finder>
 class ReadAhead {
  protected:
   static constexpr size_t kFar = 48, kNear = 24;
-  // Size of a ring buffer for data about the ids in flight: the data about ids[i] is at place i %
+  // Size of a ring buffer for data about the ids in flight. The data about ids[i] is at place i %
   // kRing.
   static constexpr size_t kRing = 64;
   static_assert(kNear < kFar && kFar < kRing);

@@ -57,8 +57,8 @@ class SharedReader {
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
-  // output. For an id that the filter drops, the output is zeros; for an id without a row, the
-  // output is `unknown`. Error messages begin with `name`.
+  // output. If the filter drops an id, its output is zeros. If an id has no row, its output is
+  // `unknown`. Error messages begin with `name`.
   void Lookup(int place, size_t table, const IdView& ids, const IdFilter& filter,
               const float* unknown, const std::string& name, float* out) const;
 

@@ -56,8 +56,8 @@ void SharedWriter::Settle() {
   FreeRetired();
 }
 
-// Merge the overlays into the index, and publish a root without overlays. A merge may be repeated:
-// if a writer ended during a merge, the index already has some of the overlay's entries.
+// Merge the overlays into the index, and publish a root without overlays. A merge may be repeated.
+// If a writer ended during a merge, the index already has some of the overlay's entries.
 void SharedWriter::Merge() {
   auto made = NextRoot();
   auto* root = reinterpret_cast<SharedRoot*>(made.get());

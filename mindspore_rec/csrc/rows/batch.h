@@ -31,7 +31,7 @@ inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
                                    : hash >> (64 - kShardBits));
 }
 
-// A view of the caller's array of ids: every `stride`-th element is an id.
+// A view of the caller's array of ids, in which every `stride`-th element is an id.
 struct IdView {
   const void* data = nullptr;
   size_t size = 0;
@@ -89,8 +89,8 @@ struct Batch {
   // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
-  // The arrays below have one entry per distinct key: key number i of shard s is at begin[s] + i.
-  // The rest of the shard's range is unused.
+  // The arrays below have one entry per distinct key. The entry of the i-th key of shard s is at
+  // begin[s] + i. The rest of the shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the unknown value and is not trained

@@ -5,7 +5,7 @@
 //
 // Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
 // until a slab has kSlabBytes. All further slabs have kSlabBytes. So a tiny table takes little
-// memory, and a large table has few slabs, which use huge pages.
+// memory. A large table has few slabs, and the large slabs use huge pages.
 #pragma once
 
 #include <cstddef>

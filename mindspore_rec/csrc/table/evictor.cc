@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// Number of rows over the capacity that one step evicts, in addition to twice the number of rows
+// If the table is over its capacity, a step evicts this many rows, plus twice the number of rows
 // that the step inserted. The eviction of these rows takes about a millisecond. After the capacity
 // is lowered, several steps may be needed to evict all rows over the capacity.
 constexpr uint64_t kVictimsAStep = 16384;

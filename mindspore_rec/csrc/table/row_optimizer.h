@@ -43,8 +43,8 @@ class RowOptimizer {
   // tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
-  // Return the constants of one step. Throws if an argument of the step is out of range, and throws
-  // std::runtime_error if the step belongs to a replaced rule.
+  // Return the constants of one step. Throws if an argument of the step is out of range. Throws
+  // std::runtime_error if the step belongs to a rule that has been replaced.
   StepConstants Constants(const StepInput& input) const;
 
   // Make room for everything that Update records. Throws std::bad_alloc.

@@ -32,8 +32,8 @@ class TableChanges {
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
   // if a static table is cleared, or if an age limit is turned on or off. The digest is also
-  // dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a mark
-  // is taken while a row's newest value is in device memory that the host cannot access. Call
+  // dropped if a damaged row in a lower tier is replaced. The digest is also dropped if, when a
+  // mark is taken, a row's newest value is in device memory that the host cannot access. Call
   // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
   // and then keeps no digest.
   void KeepDigest();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableClock: the calls on the clock that measures the ages of a table's rows: completed steps, and
-// event time. Any thread may call the methods of TableClock, which run under the table's mutex and
-// throw the exceptions of Table.
+// TableClock: the calls on a table's clock. The clock has the completed steps and the event time,
+// and measures the ages of rows. Any thread may call the methods of TableClock, which run under the
+// table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>

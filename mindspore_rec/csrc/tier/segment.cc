@@ -64,7 +64,7 @@ void Segment::Scan(uint64_t first, uint64_t slots,
   const size_t record_bytes = shape_.record_bytes;
   slots = std::min(slots, MostSlots());
   if (first >= slots) return;
-  // A read of few records, such as tombstones, uses a small buffer, because clearing a megabyte
+  // If few records are read, such as tombstones, the buffer is small, because clearing a megabyte
   // would take longer than the read.
   const uint64_t all = RoundUp(OffsetOf(slots)) - RoundDown(OffsetOf(first));
   AlignedBuffer buffer(std::min<uint64_t>(std::max(kScanBytes, record_bytes + 2 * kBlock), all));

@@ -3,8 +3,8 @@
 // A walk over the rows of an SsdTier.
 //
 // A row's place in the log only moves towards the end, because writers and garbage collection
-// append. A walk reads the log in order, and returns each record that the index points to when the
-// walk reads the record. A walk that reaches the end of the log finds every row. If writers keep
+// append. A walk reads the log in order. It returns a record if, at the time of reading, the index
+// points to the record. A walk that reaches the end of the log finds every row. If writers keep
 // moving the end away, the walk stops after twice the initial size of the log. The walk then
 // searches the index, part by part, for keys whose rows lie after the reached point, and looks up
 // these keys. If the index points to a row before the reached point, the walk has already returned
@@ -13,8 +13,8 @@
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at
 // the end. Between two walks through the index, a scan reads many records. So damage slows a scan
-// only by a constant factor. A late check misses no live row: once the index stops pointing to a
-// record, it never points to this record again.
+// only by a constant factor. A late check misses no live row, because once the index stops pointing
+// to a record, it never points to this record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h) and an
-// exact index in memory of at most 16 bytes per row. Writes are sequential. Reads are sorted,
+// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h). In memory
+// it has an exact index with at most 16 bytes per row. Writes are sequential. Reads are sorted,
 // merged and sent to the disk many at a time. A background thread collects segments with many dead
 // records.
 //

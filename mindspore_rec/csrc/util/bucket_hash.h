@@ -3,8 +3,8 @@
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
 // secrets. Each process draws its secrets from the system when the library is loaded. So nothing
-// outside the process may depend on this hash: no files, no order of rows, and no choice of evicted
-// rows. The hash for files, row order and eviction is in hash.h.
+// outside the process may depend on this hash. For example, files, the order of rows and the choice
+// of evicted rows must not depend on it. The hash for files, row order and eviction is in hash.h.
 //
 // A hash consists of three multiplications by secret odd numbers. Between the multiplications, a
 // shift and an XOR bring high bits down. The keyed hash has as many instructions as the constant

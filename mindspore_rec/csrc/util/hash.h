@@ -13,8 +13,8 @@
 
 namespace msrec {
 
-// MurmurHash3's 64-bit finalizer (Appleby), a bijection: two keys never share a hash. Always
-// inlined, so that files for different instruction sets share no copy of the function.
+// MurmurHash3's 64-bit finalizer (Appleby). It is a bijection, so two keys never have the same
+// hash. Always inlined, so that files for different instruction sets share no copy of the function.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;

@@ -4,9 +4,9 @@
 // accesses this worker's rows directly, and other workers' rows through their RowService. Only one
 // worker calls the methods; the other workers may do anything else meanwhile.
 //
-// For a replicated table, this worker has all rows: AllRows reads this worker's rows, and changes
-// the rows of all workers. If a call fails on one worker, the message names that worker; other
-// workers may already have completed the call.
+// If a table is replicated, this worker has all rows. So AllRows reads only this worker's rows, but
+// changes the rows of all workers. If a call fails on one worker, the message names that worker;
+// other workers may already have completed the call.
 #pragma once
 
 #include <cstdint>

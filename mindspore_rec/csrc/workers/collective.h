@@ -2,8 +2,8 @@
 //
 // Collective: one operation that all workers do together on tables. Collective checks that all
 // workers do the same operation. If the operation fails on one worker, the operation fails on all
-// workers. The failed worker throws its own exception, and the other workers throw an exception
-// that begins with "worker r: ".
+// workers. The failed worker throws its exception, and all other workers throw an exception that
+// begins with "worker r: ".
 //
 //   Collective all(&exchange, [] { return std::string("lookup of table 'x'"); });
 //   all.Try([&] { ... });                 // may fail on this worker; fills all.send_bytes()

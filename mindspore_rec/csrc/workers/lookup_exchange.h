@@ -50,7 +50,7 @@ class LookupExchange {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }
     size_t row_bytes() const { return dim() * BytesOf(type()); }
-    // The rows of the keys that this worker owns: the lookup writes float32 numbers, which are then
+    // The rows of the keys that this worker owns. The lookup writes float32 numbers, which are then
     // converted to type() in place.
     float* rows() const { return kept->rows.data() + kLine / sizeof(float); }
   };

@@ -13,8 +13,8 @@
 namespace msrec {
 namespace {
 
-// Return the size of a lookup's keys in a message: the count of keys, the keys, the keys'
-// occurrences.
+// Return the bytes that a lookup's keys take in a message: the count of keys, the keys, and the
+// keys' occurrences.
 size_t KeyMessageBytes(size_t keys) {
   constexpr size_t kKeyBytes = sizeof(int64_t) + sizeof(uint32_t);
   return sizeof(uint64_t) + Padded(keys * kKeyBytes);

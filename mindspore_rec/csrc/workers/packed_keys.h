@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PackedKeys: the distinct keys of a batch in the order of the messages: the keys for worker 0
+// PackedKeys: the distinct keys of a batch, in the order of the messages; the keys for worker 0 are
 // first. For a replicated table, there is one part, which goes to each worker. Rows come back, and
 // gradients go out, in the order of the keys.
 #pragma once

@@ -96,7 +96,7 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// A message has only the padding key and the coefficient of a filter, because the owner of the rows
+// Of a filter, a message has only the padding key and the coefficient, because the rows' owner
 // knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);

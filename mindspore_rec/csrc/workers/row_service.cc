@@ -15,7 +15,8 @@
 namespace msrec {
 namespace {
 
-// Wait times between two checks for a request: short after a request, then doubled each time.
+// Wait times between two checks for a request. The time is short after a request, and doubles with
+// each further check.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
 // Workers create their tables at different times. If a request's table does not exist yet, the

@@ -291,8 +291,9 @@ class Predictor:
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: (a RuntimeError) the served state is incomplete; or several processes
-                share the rows, and a newer state arrived while the rows were read.
+            NoStateError: (a RuntimeError) the served state is incomplete. If several processes
+                share the rows, the error is also raised if a newer state arrives while rows are
+                read.
         """
         check_parts(parts)
         return self._run.digests(parts)

@@ -43,7 +43,7 @@ class Pulse:
         Args:
             applying: whether a checkpoint is being applied from now on. Default: False.
         """
-        # Write the time last: between the two writes, a reader gets an old time, which does no
+        # Write the time last. A reader between the two writes then gets an old time, which does no
         # harm.
         struct.pack_into("=q", self._memory, _APPLYING, int(applying))
         self._note(_LOOKED)

@@ -21,8 +21,8 @@ __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
 # The runner for networks that ONNX cannot express is in the training package, which an installation
-# for serving lacks. The entry point is here and not in the package's metadata, so that a clone that
-# is not installed has an entry point too.
+# for serving lacks. The entry point is here and not in the package's metadata. So a clone that is
+# not installed has the entry point too.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",

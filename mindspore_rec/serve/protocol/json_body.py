@@ -82,8 +82,8 @@ def read_json(
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     """Return True if orjson certainly read the same values as the standard library would."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
-    # that value. An escaped quotation mark only raises the number of quotation marks in the body,
-    # so it cannot hide a dropped string.
+    # that value. An escaped quotation mark only raises the count of quotation marks in the body. So
+    # it cannot hide that a string was dropped.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, a float in place of

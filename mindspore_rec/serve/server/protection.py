@@ -216,10 +216,10 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 class DrainingServer(Server):
     """Server that, after a signal, stops in several steps.
 
-    In the first step, the server reports that it is not ready but answers requests for
-    `drain_seconds`, so that load balancers can react. In the second step, the server stops
-    listening, refuses new requests, answers the requests in flight, and ends. A second signal ends
-    the first step.
+    In the first step, for `drain_seconds`, the server reports that it is not ready, but still
+    answers requests. So load balancers can react. In the second step, the server stops listening,
+    refuses new requests, answers the requests in flight, and ends. A second signal ends the first
+    step.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.

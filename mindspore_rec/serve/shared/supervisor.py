@@ -180,8 +180,8 @@ def supervise(
     Args:
         options: of the command.
         listener: the listening socket.
-        work: function that each worker runs, called with the worker's number; the function runs
-            until SIGTERM and returns the exit code.
+        work: function that each worker runs. Its argument is the worker's index. It runs until
+            SIGTERM arrives, and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
     If a process ends with the exit code `FATAL`, the supervisor ends all processes.

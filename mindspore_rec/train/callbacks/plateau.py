@@ -340,10 +340,10 @@ class EarlyStopping(_Watch):
 class ReduceLROnPlateau(_Watch):
     """Callback that lowers the learning rate when an evaluation metric has stopped improving.
 
-    All constant learning rates of the optimizers are multiplied by `factor`: the rates of dense
-    parameters, of tables and of each parameter group. A checkpoint saves the lowered rates. Rates
-    of `FTRL` are not lowered, because its state is in units of 1 / rate. In a `CombinedOptimizer`
-    with `FTRL`, only the rates of the other optimizers are lowered.
+    All constant learning rates of the optimizers are multiplied by `factor`. These are the rates of
+    dense parameters, of tables and of each parameter group. A checkpoint saves the lowered rates.
+    Rates of `FTRL` are not lowered, because its state is in units of 1 / rate. In a
+    `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not

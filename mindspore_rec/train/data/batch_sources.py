@@ -26,7 +26,7 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
 
     * A `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged.
     * A `mindspore.dataset.Dataset` yields its batches.
-    * An iterable yields batches, which are tuples, lists or dicts of arrays, or single arrays. For
+    * An iterable yields batches. A batch is a tuple, list or dict of arrays, or a single array. For
       `FeatureBatches`, batches may also be Arrow RecordBatches or Tables, or DataFrames. The
       iterable can be resumed if it has `state_dict(batches=N)` and `load_state_dict`, like a
       `StreamingDataset`.

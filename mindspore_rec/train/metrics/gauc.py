@@ -28,7 +28,7 @@ class GAUC(BinaryMetric):
     only one class are skipped and have no weight. The value is NaN if no group has both classes.
     The rows of a group may be in several batches, or in several metrics that are merged.
 
-    ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
+    ``update`` takes a third input with the group of each row, as int64 keys ``[B]`` or ``[B, 1]``.
     ``mindspore.Model`` passes the group only if an ``eval_network`` returns it and ``eval_indexes``
     is None. ``RecModel.fit`` passes the group under the same conditions, but ``Model.fit`` of
     MindSpore 2.10 fails without ``eval_indexes``.

@@ -134,8 +134,9 @@ class DenseNorm(nn.Cell):
 def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature covers any number of inputs. PyNative mode applies the signature of the first
-    # Custom operator to all Custom operators, and requires at least as many inputs as signatures.
+    # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
+    # signatures to all Custom operators. It requires that each operator has at least as many inputs
+    # as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

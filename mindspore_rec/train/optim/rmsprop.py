@@ -113,8 +113,8 @@ class RMSProp(SparseOptimizer):
         )
 
     def _centered_step(self, j: int, w: Any, g: Any, lr: Any) -> Any:
-        # MindSpore's ApplyCenteredRMSProp can take the root of a negative number: rounding can make
-        # the mean square less than the squared mean.
+        # MindSpore's ApplyCenteredRMSProp can take the root of a negative number, because rounding
+        # can make the mean square less than the squared mean.
         keep = 1.0 - self._decay
         s = self._blend(self.mean_square[j], self._mul(g, g), keep)
         mean = self._blend(self.mean_grad[j], g, keep)

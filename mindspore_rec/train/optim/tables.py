@@ -73,8 +73,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
         optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:
-        RuntimeError: no optimizer trains a table, or a table was bound to an optimizer created
-            later; the message names all such tables.
+        RuntimeError: no optimizer trains a table, or a later optimizer has been bound to a table.
+            The message names all such tables.
 
     Example:
         >>> from mindspore import nn

@@ -110,9 +110,9 @@ class TableConfig:
             increments of a large sum survive the rounding to 8 significant bits only by chance.
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
-            'nearest'. Stochastic rounding chooses one of the two neighbours at random, with the
-            computed number as the mean, so that small updates are not lost. The random choice
-            depends only on seed, name, key and step, so that repeated runs have the same bits.
+            'nearest'. Stochastic rounding chooses one of the two neighbours at random, so that the
+            mean is the computed number. So small updates are not lost. The random choice depends
+            only on seed, name, key and step, so that repeated runs have the same bits.
             Default: 'stochastic'.
 
     Raises:

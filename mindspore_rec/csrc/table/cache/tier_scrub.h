@@ -21,8 +21,9 @@ namespace msrec {
 class TierScrub {
  public:
   // Read about `most` records and return their number. Set `ended` if the round has ended; the next
-  // call then begins a new round. Throws RowDamaged, which names tier and key; the next call then
-  // begins a round. After any other error of a tier, the next call tries the same records again.
+  // call then begins a new round. Throws RowDamaged, which names tier and key. In this case, the
+  // next call begins a new round. After any other error of a tier, the next call tries the same
+  // records again.
   // Requires: Restart is called before the chain is destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
   // Make the next call of Look begin a round.

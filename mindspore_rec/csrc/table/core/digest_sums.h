@@ -70,8 +70,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add the digest of a row without a place to the sum for the row's last use; RemoveBelow
-  // subtracts the digest.
+  // The row has no place. Add its digest to the sum for the row's last use; RemoveBelow subtracts
+  // the digest again.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);

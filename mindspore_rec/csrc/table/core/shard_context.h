@@ -86,8 +86,8 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // Return whether the table has an identity index: the key itself determines the place, and every
-  // key has a place, even an unused key.
+  // True if the table has an identity index. In such an index, the key itself determines the place,
+  // and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
   // Return whether a key of the vocabulary gets a place only at its first training. For an
   // untrained key, a lookup returns the key's first value.

@@ -3,7 +3,7 @@
 // ShardDigests: the digests (row_digest.h) of a shard's rows. The class keeps two things: the
 // digest (8 bytes) of each row in host memory; and the sum of the digests of all rows in the shard,
 // including rows in tiers. A kept digest describes the row at the beginning of the current epoch,
-// or at a later export. Changing a row costs no hashing: the shard hashes the row when the row is
+// or at a later export. A change of a row costs no hashing. The shard hashes the row when it is
 // exported or demoted, or when the next epoch begins. For a row in a lower tier, the sum includes
 // the digest that the row had when it was demoted. For a key without a place (has_unseen), the sum
 // includes the key's first row. The class keeps no separate digest for a row without a place. If

@@ -221,8 +221,8 @@ class FusedLayer(nn.Cell):
 def may_fuse(cells: list[nn.Cell]) -> bool:
     """Return whether operators of the native core may replace all of `cells`.
 
-    Operators may replace cells on the CPU, but not in an export, and not if a cell computes in
-    float16 or bfloat16.
+    Operators may replace cells on the CPU. They may not replace cells in an export, or cells that
+    compute in float16 or bfloat16.
     """
     if get_context("device_target") != "CPU" or _is_exporting():
         return False
