@@ -76,7 +76,7 @@ class Pace(Callback):
 
     @property
     def steps_per_second(self) -> float:
-        """Return the steps per second without the last step; 0 if there is only one step."""
+        """Return the steps per second, not counting the last step; 0 if there is only one step."""
         if len(self._begins) < 2:
             return 0.0
         return (len(self._begins) - 1) / (self._begins[-1] - self._begins[0])

@@ -3,8 +3,8 @@
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
 in alternating blocks of steps, so that drift of the machine's speed affects both tables equally.
-The table with tiers trains with prefetch and without. All tables start with the same rows. The
-tiers are filled as after a long run, with the most frequent keys in the highest tier.
+The table with tiers trains with prefetch and without. All tables start with the same rows. As after
+a long run, the tiers are full, and the highest tier has the most frequent keys.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ SETUPS = {
 
 
 class WideDeep(nn.Cell):
-    """Rows and dense columns through an MLP, plus a linear part of the dense columns."""
+    """An MLP over rows and dense columns, plus a linear function of the dense columns."""
 
     def __init__(self, embedding: nn.Cell, fields: int) -> None:
         super().__init__()

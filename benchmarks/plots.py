@@ -24,9 +24,9 @@ def online_movielens(result: dict[str, Any], path: Path) -> None:
     """Draw the AUC over MovieLens' stream: the mean over seeds.
 
     Args:
-        result: the result; `curves` has a list of AUCs for each update interval ("static": no
-            update). Each AUC covers `window` events; the next AUC's events begin `every` events
-            later.
+        result: the benchmark's result; `curves` has a list of AUCs per update interval ("static"
+            means no update). Each AUC covers `window` events; the next AUC's events begin `every`
+            events later.
         path: path of the plot, .png.
     """
     import matplotlib

@@ -4,8 +4,8 @@
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 
 Readers are processes that look up rows of 26 keys at a time, without a network or a server. In
-every second phase, the writer publishes one delta per second. The difference between a reader's
-longest lookup in phases with and without deltas is the wait that deltas cause.
+every second phase, the writer publishes one delta per second. A reader's longest lookup is measured
+in phases with deltas and in phases without. The difference is the wait that deltas cause.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def change(
 def read(
     fd: int, number: int, rows: int, options: argparse.Namespace, phase: mmap.mmap
 ) -> dict[str, Any]:
-    """Look rows up until the last phase ends; return latencies by kind of phase."""
+    """Look up rows until the last phase ends; return the latencies, by kind of phase."""
     shared = SharedRows(fd, options.dim, options.numbers, range(4 * number, 4 * number + 4))
     while not shared.ready():
         time.sleep(0.05)

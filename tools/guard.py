@@ -6,10 +6,10 @@
     python tools/guard.py --other ../before                both, with another tree
 
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
-state, dense weights and predictions. Bits may differ between processors, and between versions of
-MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no recording is
-committed. A comparison exits with 1 if a digest differs, if a run fails, or if one side lacks a
-run.
+state, dense weights and predictions. The bits of results may differ between processors, and between
+versions of MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no
+recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if one
+side lacks a run.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
 The small wheel has unchanged copies of the folders `common` and `serve`, the public modules, and
-the native core. Nothing is compiled, and nothing is copied by hand. MindSpore is not a requirement
-of the small wheel.
+the native core. The script compiles nothing, and nothing is copied by hand. MindSpore is not a
+requirement of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """

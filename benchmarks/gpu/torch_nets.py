@@ -176,7 +176,7 @@ def median_seconds(
 
 
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:
-    """Return samples/s of a network: eager, with pinned batches, and compiled."""
+    """Return a network's samples/s in three modes: eager, with pinned batches, and compiled."""
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
     results: list[dict[str, Any]] = []
 

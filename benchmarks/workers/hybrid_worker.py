@@ -87,7 +87,7 @@ class Trainer:
         }
 
     def move(self, parts: list[int], rounds: int) -> list[float]:
-        """Return the seconds to send messages of these sizes to the other workers, by round.
+        """Send messages of these sizes to the other workers; return the seconds of each round.
 
         A barrier before each exchange makes the workers begin together, so that only the transfer
         takes time.

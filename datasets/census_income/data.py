@@ -103,8 +103,8 @@ def load(
         tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
             ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
             marital status is no feature, because it is the source of this task's label.
-        exact: Numeric columns whose exact values are also categorical features (default: the four
-            amounts). The exact columns stay numeric features too.
+        exact: Numeric columns whose exact values also become categorical features (default: the
+            four amounts). The exact columns stay numeric features too.
         min_count: An exact value gets its own key if it occurs in at least this many training rows,
             at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).

@@ -35,7 +35,7 @@ def extract(archive: Path, directory: Path) -> list[Path]:
 
     Args:
         archive: the ``.zip``.
-        directory: directory for the files; each appears when it is complete.
+        directory: directory for the files; each file appears when it is complete.
 
     Returns:
         Their paths.

@@ -47,7 +47,7 @@ def online_loss() -> nn.Cell:
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Return Adagrad, with which a key's first events change the key's row more than later events.
+    """Return Adagrad: a key's first events change its row more than its later events do.
 
     The default learning rates are for a model that starts untrained.
 

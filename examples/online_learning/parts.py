@@ -53,7 +53,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def worker_count(text: str) -> int:
-    """Return the number of workers on the command line.
+    """Return the number of workers that the command line sets.
 
     Raises:
         argparse.ArgumentTypeError: the text is not a whole number from 1 to 64.

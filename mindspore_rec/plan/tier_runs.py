@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate tiers with LRU or LFU demotion: the tier of each key, and the rows that move.
+"""Simulate tiers with LRU or LFU demotion: compute each key's tier, and the rows that move.
 
 During the training step of a batch, the rows of the batch are in the first tier. After the batch,
 each tier in turn demotes the rows beyond the tier's capacity to the next tier. Rows of the lowest

@@ -28,9 +28,9 @@ class EmbeddingConfig:
 
     `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
     `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
-    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. Keys that are not fields of
-    `TableConfig` set the kind, number and place of the tables, the form of the ids, and the number
-    of lookups.
+    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The remaining keys, which are
+    not fields of `TableConfig`, set the kind, number and place of the tables, the form of the ids,
+    and the number of lookups.
 
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:

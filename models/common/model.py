@@ -52,9 +52,10 @@ class RunConfig:
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
         train: length of the run and size of the batches.
-        compute_dtype: type of the factors in the dense layers' products: 'float32', 'bfloat16', or
-            'float16' for the perceptrons. Weights and embeddings are always float32. On processors
-            without bfloat16 instructions, 'bfloat16' is slower than 'float32'. Default: 'float32'.
+        compute_dtype: type of the factors in products of dense layers: 'float32' or 'bfloat16';
+            perceptrons also accept 'float16'. Weights and embeddings are always float32. On
+            processors without bfloat16 instructions, 'bfloat16' is slower than 'float32'. Default:
+            'float32'.
         dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
             device that `mindspore_rec.get_dense_device` returns.
 

@@ -53,7 +53,7 @@ def category_keys(field: str, values: Any) -> np.ndarray:
             values as this function.
 
     Returns:
-        int64 array ``[N]``. Any int64 value may occur as a key.
+        int64 array ``[N]``. Every int64 value is a possible key.
 
     Raises:
         TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Fractional

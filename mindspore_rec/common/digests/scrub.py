@@ -56,7 +56,7 @@ class ScrubbedRows(Protocol):
 
 
 class Scrub:
-    """Loop of scrubbing rounds that takes at most a quarter of the time.
+    """Loop of scrubbing rounds; scrubbing takes at most a quarter of the time.
 
     A round takes longer than planned if a quarter of the planned time is not enough.
 
@@ -66,7 +66,7 @@ class Scrub:
 
     Attributes:
         rounds: number of finished rounds in which every row was read.
-        round_seconds: duration of the last round counted in `rounds`; None before the first.
+        round_seconds: duration of the last round counted in `rounds`; None if `rounds` is 0.
     """
 
     def __init__(self, rows: ScrubbedRows, seconds: float) -> None:

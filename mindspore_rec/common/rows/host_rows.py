@@ -89,7 +89,7 @@ class HostRows(NativeAccess):
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
-        """From now on, keep rows with 8 or 4 bits per number, for serving.
+        """From now on, keep rows with 8 or 4 bits per number; this is for serving.
 
         Rows that are written or imported later are quantised with the arithmetic of
         `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.

@@ -44,7 +44,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
     Raises:
         CheckpointError: the file is damaged.
-        OSError: the file cannot be read.
+        OSError: reading the file failed.
     """
     with _opened(path) as file:
         return dict(file.get_tensors())

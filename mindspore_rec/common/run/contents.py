@@ -30,7 +30,7 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def check_contents(
     directory: Path, manifest: dict[str, Any], names: Container[str] | None = None
 ) -> None:
-    """Check the contents of the files against the manifest, except values and states of rows.
+    """Check the contents of the files, except values and states of rows, against the manifest.
 
     Args:
         directory: directory of the checkpoint, with files of the right sizes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a run for predictors elsewhere: rows without optimizer state, optionally as int8.
+"""Copy a run for predictors elsewhere. The copy's rows have no optimizer state, and may be int8.
 
 The copy is a directory like the run's directory, with the same states, deltas and network. A
 predictor follows the copy as it would follow the run. Training cannot resume from the copy.

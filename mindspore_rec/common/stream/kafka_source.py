@@ -27,10 +27,10 @@ _ROW_TURN = 256
 class KafkaSource(StreamSource):
     """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
 
-    The caller saves the offsets: the offsets are part of `state_dict()`, which is saved with the
-    model. Nothing is committed to the broker. The caller chooses the partitions, so any number of
-    readers may share a topic. Give different `partitions` to each reader. The source waits for a
-    missing broker.
+    The caller saves the offsets. They are part of `state_dict()`, which is saved with the model.
+    Nothing is committed to the broker. The caller chooses the partitions, so any number of readers
+    may share a topic. Give different `partitions` to each reader. The source waits for a missing
+    broker.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -59,7 +59,7 @@ class StopWhen:
         return ""
 
     def waiting(self, seconds: float, idle: float) -> str:
-        """Return the reason to stop waiting for rows, or ""."""
+        """Return the reason why the wait for rows must stop, or ""."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"{self.seconds} seconds"
         if self.idle_seconds is not None and idle >= self.idle_seconds:

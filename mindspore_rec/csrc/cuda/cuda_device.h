@@ -40,8 +40,8 @@ class CudaDevice : public KernelDevice {
   void Start(const char* kernel, int64_t threads, const void* arguments) override;
 
  private:
-  // A piece of page-locked host memory for copies, and the event that marks the end of the piece's
-  // last copy.
+  // A piece of page-locked host memory for copies, and an event that marks the end of the last copy
+  // to or from this piece.
   struct Piece {
     void* data = nullptr;
     Event done = nullptr;

@@ -65,7 +65,7 @@ class BatchStatistics : public Layer {
 // of only this layer.
 class Normalization : public Layer {
  public:
-  // Uses the moving statistics if `memory` is null.
+  // If `memory` is null, uses the moving statistics.
   Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
   bool always_adds() const override { return is_moving_; }
   void Attach(DenseProgram* program) override;

@@ -17,8 +17,8 @@ enum class FactorType { kFloat32, kBFloat16 };
 
 inline size_t SizeOf(FactorType type) { return type == FactorType::kFloat32 ? 4 : 2; }
 
-// C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major. Leading dimensions are in
-// elements. A transposed A is stored as [k, m], and a transposed B as [n, k].
+// Computes C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major. Leading dimensions
+// are in elements. A transposed A is stored as [k, m], and a transposed B as [n, k].
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;

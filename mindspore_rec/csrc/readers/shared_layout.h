@@ -6,7 +6,7 @@
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse: each part reserves all the address space that it may ever need, but only used
+// The file is sparse. Each part reserves all the address space that it may ever need, but only used
 // pages take memory. A reader finds all its data from one root, and a root describes one state of
 // all tables:
 //
@@ -14,9 +14,9 @@
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes once it is published. An entry of a bucket may change, but only if the
-// root's overlay also has the entry's key, and readers search the overlay first. A row that a
-// reader can reach never changes. shared_writer.h describes the steps of a change.
+// A root never changes once it is published. Readers search the overlay first. So an entry of a
+// bucket may change if the root's overlay also has the entry's key. A row that a reader can reach
+// never changes. shared_writer.h describes the steps of a change.
 #pragma once
 
 #include <atomic>

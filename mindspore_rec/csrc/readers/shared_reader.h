@@ -45,7 +45,7 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the sequence of the first root that had the same state as the root of `place`.
+  // Return the sequence number of the first root whose state equals the state of `place`'s root.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

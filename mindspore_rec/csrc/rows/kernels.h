@@ -75,7 +75,7 @@ struct Kernels {
   }
 
   // Adds scale[pos[i]] * grad[source[pos[i]]] to sums[slot[i]], in the order of i. If `source` is
-  // null, adds row pos[i] of grad. If `scale` is null, all scales are 1.
+  // null, adds row pos[i] of `grad`. If `scale` is null, all scales are 1.
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 

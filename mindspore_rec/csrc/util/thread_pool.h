@@ -41,8 +41,8 @@ class ThreadPool {
   // mode, independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
-  // During the lifetime of an Alone, loops of the calling thread run on that thread alone. So
-  // background work leaves the workers to operators.
+  // While an Alone exists, all loops that its thread runs use only this thread. So background work
+  // leaves the workers to operators.
   class Alone {
    public:
     Alone();

@@ -165,7 +165,7 @@ class FollowedRun:
         Args:
             poll_seconds: seconds between two checks of the run's directory.
             awake: event that ends the wait for the next check.
-            closed: event that ends the function. Default: the function never returns.
+            closed: event that ends the function. Default: no event, so the function never returns.
         """
         last_error = ""
         while closed is None or not closed.is_set():
@@ -393,8 +393,8 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        # Do not use the lock for answers here: an update that waits for this lock would block new
-        # answers.
+        # Do not use the lock for answers here. If an update waited for this lock, it would block
+        # new answers.
         with self._state:
             if not self.served.whole:
                 raise NoStateError(f"there is no whole state to answer from: {self._error}")

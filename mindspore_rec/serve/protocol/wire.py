@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
 
-An empty input uses two bytes of a message, but some hundred bytes of memory after decoding.
+In a message, an empty input uses two bytes; after decoding, it uses some hundred bytes of memory.
 Therefore, the fields of a message are counted first, and then the message is decoded. The numbers
 are removed from the message. First, the count of numbers is compared with the shape; then NumPy
 decodes the numbers. Protobuf decodes the few remaining bytes of the message.

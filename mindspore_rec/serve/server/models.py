@@ -131,7 +131,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Start to answer requests with a predictor, as a declared version that has no predictor.
+        """Start to answer requests for a declared version, which has no predictor yet.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.

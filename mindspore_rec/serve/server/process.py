@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
         app: the ASGI application.
         grpc: the other server. Default: none.
         started: function to call when the server listens. Default: none.
-        says: line to print when the server listens at both ports. Default: none.
+        says: line that is printed when the server listens at both ports. Default: none.
         options: of `uvicorn.Config`.
     """
 

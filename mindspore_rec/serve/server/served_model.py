@@ -59,8 +59,7 @@ class ServedModel:
     Args:
         name: name of the model in requests.
         predictor: answers the requests.
-        max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
-            on rows.
+        max_rows: as for `Batcher`; it also limits the rows of one request. 0: no limit.
         metrics: metrics that include the model as long as the model is open. Default: none.
 
     Attributes:

@@ -4,7 +4,7 @@
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also creates the listening socket and the memory
 for the rows. The memory and the socket exist as long as the supervisor runs, even if a process
-ends. After the start, the supervisor only waits for processes to end.
+ends. After the start, the supervisor only waits until a process ends.
 """
 
 from __future__ import annotations

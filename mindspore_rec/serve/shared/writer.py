@@ -109,8 +109,8 @@ class ServedInSharedMemory(Served):
 
     Args:
         path: directory of the run.
-        copy: directory for a copy of the network. All processes must have the same network, even if
-            a restarted training writes another network file.
+        copy: directory into which the network is copied. All processes must have the same network,
+            even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
         inputs, features: as for `Predictor`. Default: the network's.

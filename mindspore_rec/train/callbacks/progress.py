@@ -237,7 +237,8 @@ class ProgressBar(Callback):
     example in a log file, the callback prints a line every `every_seconds` seconds.
 
     Args:
-        every_seconds: seconds between two lines if there is no terminal, above 0. Default: 30.
+        every_seconds: if there is no terminal, seconds between two printed lines, above 0. Default:
+            30.
 
     Example:
         >>> progress = ProgressBar(every_seconds=60)

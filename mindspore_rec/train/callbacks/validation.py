@@ -37,8 +37,8 @@ class Validation(EvalCallback):
     """Callback that evaluates at the ends of epochs, as `mindspore.train.Model.fit` does.
 
     Callbacks that are called later can read the metrics as `eval_results` and `metrics` of the run.
-    After an epoch without evaluation, the run has neither `eval_results` nor `metrics`. No
-    evaluation is made after Ctrl-C or if the loss is not finite.
+    After an epoch without evaluation, the run has neither `eval_results` nor `metrics`. If Ctrl-C
+    was pressed or the loss is not finite, no evaluation is made.
 
     Args:
         model: the RecModel that is trained.

@@ -271,7 +271,7 @@ class RunWriter:
             self._merger.wait()
 
     def close(self) -> None:
-        """End the threads after their current writes.
+        """Wait for the current writes, then end the threads.
 
         The results of the last writes are not checked, because the next delta includes the changes
         of a failed write.

@@ -65,8 +65,8 @@ class WorkerSplit(BatchWrapper):
 
     Attributes:
         fingerprint: number of rows and digest of the last whole batch, computed before its rows
-            were divided. Number and digest must be equal on all workers. The value is None if no
-            check is needed.
+            were divided. The number of rows and the digest must be equal on all workers. The value
+            is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:

@@ -14,7 +14,7 @@ __all__ = ["FairLock"]
 class FairLock:
     """Lock that hands out `graph_lock` in order of arrival, so predictions cannot block updates.
 
-    A plain lock goes to the fastest thread, often the thread that has just released the lock. A
+    The fastest thread gets a plain lock, and this is often the thread that has just released it. A
     thread that already holds `graph_lock` acquires this lock without waiting.
 
     Example:

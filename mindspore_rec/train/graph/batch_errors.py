@@ -78,8 +78,8 @@ def explained_by_batch(
 def _own_sentence(text: str) -> str:
     """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
 
-    Compiler errors include the position in the network's code; in PyNative mode the traceback shows
-    this position.
+    Compiler errors contain the position in the network's code. In PyNative mode, the traceback
+    shows this position.
     """
     stack = _STACK.search(text)
     if stack is None or "Net Construct Code" in text:

@@ -2,10 +2,10 @@
 """Raise errors of table operators with the operator's message, and repair graphs after errors.
 
 MindSpore puts an operator's message into a page of other text. After any operator in a graph has
-failed, MindSpore refuses to run the graph again, although the table is unchanged. This module wraps
-MindSpore's function that runs a Cell's graph, in order to shorten messages and to repair graphs.
-The exception contains the operator's message and, as `mindspore_text`, MindSpore's message. The
-next call recompiles the graph. MindSpore's error has no specific type, so the module reads the
+failed, MindSpore refuses to run the graph again, although the table is unchanged. To shorten
+messages and to repair graphs, this module wraps the function with which MindSpore runs a Cell's
+graph. The exception contains the operator's message and, as `mindspore_text`, MindSpore's message.
+The next call recompiles the graph. MindSpore's error has no specific type, so the module reads the
 error's text.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FusedGraph: layers that read inputs and each other's outputs, run as one operator."""
+"""FusedGraph: layers that run as one operator, and read inputs and each other's outputs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class MLP(FusedLayer):
         hidden: width of each hidden layer, at least 1; may be empty if `out_features` is set.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
         dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
-        batch_norm: whether hidden layers are normalized before their activation; normalized layers
+        batch_norm: True to normalize each hidden layer before its activation. Normalized layers
             have no bias. Default: False.
         out_features: width of the last, linear layer; None to end with the last hidden layer.
             Default: None.

@@ -37,8 +37,8 @@ class Explanation:
         score: the row's frequency with eviction order 'lfu_decay', or the row's score with order
             'score'; None with other orders.
         reason: text that explains why the key has no row; '' if the key has a row.
-        evicted_step: step of the key's last eviction; None if the table has no record of an
-            eviction.
+        evicted_step: step of the key's last eviction; None if the table has recorded no eviction of
+            the key.
         evicted_time: event time of the step `evicted_step`, or None.
     """
 

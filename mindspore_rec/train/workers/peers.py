@@ -75,7 +75,7 @@ class Alone:
         """If one worker stops, tell all workers and share the reason."""
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if a signal has stopped the training on some worker."""
+        """Return True if, on some worker, a signal has stopped the training."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
@@ -169,7 +169,7 @@ class Peers(Alone):
             context.request_stop()
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return True if a signal has stopped the training on some worker."""
+        """Return True if, on some worker, a signal has stopped the training."""
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:

@@ -29,7 +29,7 @@ class WorkerMetrics:
 
     Args:
         group: the workers.
-        metrics: metrics by name, which are cleared.
+        metrics: metrics by name; they are cleared first.
         summed: whether a loss is a sum over rows instead of a mean.
     """
 
@@ -54,7 +54,8 @@ class WorkerMetrics:
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function that takes metrics by name and outputs, and updates the metrics.
+            update: function with two arguments, metrics by name and outputs; it updates the
+                metrics.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:

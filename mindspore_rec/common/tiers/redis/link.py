@@ -68,7 +68,7 @@ class Target:
         tls: whether connections use TLS.
         options: further arguments of redis-py's Connection.
         timeout: seconds for one answer of a server.
-        retry_seconds: seconds of retries after which a call raises an error.
+        retry_seconds: a call that fails is retried for this many seconds, and then raises an error.
     """
 
     shown: str
@@ -183,8 +183,8 @@ class Link:
 
     Attributes:
         address: host and port of the server.
-        server: the server's address and run id. The run id changes when the server restarts. None
-            if the server refuses INFO.
+        server: the server's address and run id. The run id changes when the server restarts. If the
+            server refuses INFO, the result is None.
         client_id: the server's id of this connection; None if the server does not return an id.
         info: sections `server` and `memory` of INFO; empty if the server refuses INFO.
     """

@@ -143,7 +143,7 @@ class Shard {
   // count 1, or the current step and time.
   void Import(int64_t key, const RowArrays& one);
   // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
-  // change until Adopt.
+  // change before the call of Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
   // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
@@ -177,7 +177,7 @@ class Shard {
   // the step or call holds are left out. Rows that prefetched batches hold are included only if
   // `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row in `place`, the place of a candidate.
+  // `place` is the place of a candidate. Return the row in this place.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Victims: chooses the rows to evict or demote if there are too many rows. The shards sample
-// candidates, and the victims are chosen from these candidates.
+// Victims: chooses the rows to evict or demote if there are too many rows. Each shard samples
+// candidates. The victims are chosen from the candidates of all shards.
 #pragma once
 
 #include <cstddef>

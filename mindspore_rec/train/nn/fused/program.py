@@ -226,7 +226,7 @@ class Program:
 
         Args:
             units: columns of the experts' outputs, side by side.
-            gates: columns of the weights: `experts` columns per task.
+            gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
             tasks: number of tasks, whose mixtures are side by side in the output.
         """

@@ -24,7 +24,7 @@ _OF_CONTENT = (
 
 
 class TraceError(Exception):
-    """Raised if a network cannot be written as a list of steps; the message gives the reason."""
+    """Raised if a network cannot be written as a list of steps; the message states the reason."""
 
 
 class NothingToFuseError(TraceError):

@@ -330,7 +330,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return whether the user added an attribute, that is, whether some cells lack the attribute.
+    """Return True if the user added an attribute; other cells then lack the attribute.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
