@@ -10,8 +10,7 @@ fair. The rows' ages are spread so that eviction by age, norm or capacity remove
 per step as new keys arrive.
 
 Second part: in a table with more rows, nearly all rows become due for eviction at once. Every step
-until the end of the sweep is timed. The longest step is compared with the median step before the
-sweep.
+is timed until the sweep ends. The longest step is compared with the median step before the sweep.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ its own:
     /tmp/fbgemm/bin/pip install torch==2.14.1 fbgemm-gpu-cpu==1.9.0
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
-Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
-hashed lookups are both compared with FBGEMM's lookups. The last figures divide the speed of lookups
-in shared memory (`SharedRows`) by the speed of lookups in private tables.
+If no interpreter for FBGEMM is named, FBGEMM is not measured. FBGEMM has static ids only; our
+static and hashed lookups are both compared with FBGEMM's lookups. The last figures divide the speed
+of lookups in shared memory (`SharedRows`) by the speed of lookups in private tables.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def figures(
 
     Args:
         times: seconds of each run of `step_parts` and of each peer's run; 'ours' is the whole step.
-        inside: seconds of the tables' operators in a step of our network, by operator.
+        inside: for a step of our network, the seconds of each operator of the tables.
         batch: samples per step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}

@@ -235,7 +235,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
 def users_of_bindings(changed: Iterable[Path]) -> list[Path]:
     """Return the Python files of tests that use a native class bound in a changed file.
 
-    A changed file in `bindings` that binds no class is a part of the class `Table`.
+    If a changed file in `bindings` binds no class, it counts as a part of the class `Table`.
     """
     names: set[str] = set()
     for file in changed:

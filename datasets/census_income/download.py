@@ -57,13 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check_content(path: Path) -> None:
-    """Raise if a file's text is not the published data.
+    """Raise an error if a file's text differs from the published data.
 
     Args:
         path: One of the two files, under its published name.
 
     Raises:
-        ValueError: the file is not complete gzip data, or its text differs from the published text.
+        ValueError: the file is not complete gzip data, or the text differs from the published text.
             The file is removed.
     """
     digest = hashlib.sha256()

@@ -76,7 +76,7 @@ def convert(
     old weights.
 
     Args:
-        net: the network; it is changed in place.
+        net: the network, which is changed in place.
         names: one or several paths of embeddings, or patterns such as 'tower.*'. Default: any.
         min_size: least number of rows of an embedding to convert. Default: any.
         predicate: function of path and cell that returns True for embeddings to convert. Default:

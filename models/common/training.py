@@ -24,8 +24,8 @@ class TrainConfig:
     """Length of a run, size of the batches, and seed.
 
     Args:
-        batch_size: rows of a batch; with several workers, rows of all workers together. Default:
-            4096.
+        batch_size: number of rows in a batch; with several workers, the rows of all workers
+            together. Default: 4096.
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
         seed: seed of initial values and of the order of rows. Default: 0.

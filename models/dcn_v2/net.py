@@ -20,7 +20,7 @@ STRUCTURES = ("parallel", "stacked")
 
 
 class DCNV2(nn.Cell):
-    r"""DCN-V2: a cross network of full matrices or low-rank experts, beside or below a perceptron.
+    r"""DCN-V2: a cross network (full matrices or low-rank experts) beside or below a perceptron.
 
     .. math::
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b \quad \text{(parallel)}, \qquad

@@ -3,8 +3,9 @@
 
 The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
 table is the sum of its rows' digests modulo 2^64, so it does not depend on order, threads or tiers.
-One changed row always changes the digest of the table. Several changes cancel each other only by
-chance, once in 2^64. A digest detects faults, but it does not protect against forgery.
+If exactly one row changes, the digest of the table always changes. Several changes can cancel each
+other only by chance, with a probability of 1 in 2^64. A digest detects faults, but it does not
+protect against forgery.
 
 A value is digested as float32, whatever precision the table has. The digest of an int8 or int4 row
 is computed from the bytes of scale, offset and codes. So the digest differs from the digest of the

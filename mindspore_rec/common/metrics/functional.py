@@ -291,8 +291,7 @@ def calibration(
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         from_logits: whether the predictions are logits. Default: False.
 
-    Returns:
-        The ratio, or NaN if there is no positive.
+    Returns: The ratio, or NaN if there is no positive label.
 
     Examples:
         >>> calibration([1, 0, 0, 0], [0.25, 0.5, 0.25, 0.5])

@@ -27,7 +27,7 @@ class Lock(Protocol):
         """Hold the lock for an answer, during which the network does not change."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold the lock for a change of the network, during which no answer reads the network."""
+        """Lock the network for a change. During the change, no answer reads the network."""
 
 
 class Runner(ABC):

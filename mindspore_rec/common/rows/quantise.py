@@ -171,7 +171,7 @@ def _check_bits(bits: int) -> None:
 
 
 def _half_down(numbers: np.ndarray) -> np.ndarray:
-    """Return the greatest float16 that is not above each number, from -65504 to 65504."""
+    """Return, for each number, the greatest float16 that is not above it, from -65504 to 65504."""
     near = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.float32).astype(np.float16)
     above = (near.astype(np.float64) > numbers) & (near > -_LARGEST)
     near[above] = np.nextafter(near[above], np.float16(-np.inf))

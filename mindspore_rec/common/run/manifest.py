@@ -7,7 +7,7 @@ renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kin
 is the checksum of the manifest without the line `crc32c`.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
-`state` identifies the state that a directory leads to. One `run` of training passes through a
+`state` identifies the state to which a directory leads. One `run` of training passes through a
 sequence of states. The ids of runs and states are random and never used twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). So a manifest can only

@@ -24,7 +24,8 @@ class DeadLetters:
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, to look up sent messages; None if messages are not looked up.
+        client: reader of the topic, with which sent messages are looked up; None to look up no
+            messages.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:

@@ -19,9 +19,9 @@ class Interruption:
     """Context: the first SIGINT or SIGTERM requests a stop, the second raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
-    the first signal raises KeyboardInterrupt at once, so that a silent source does not delay the
-    stop. A MindSpore data pipeline still delays the stop: Python handles a signal only when the
-    pipeline returns the next batch. A stream shares locks with its threads. So the stream raises
+    the first signal raises KeyboardInterrupt at once. So a silent source does not delay the stop. A
+    MindSpore data pipeline still delays the stop: Python handles a signal only when the pipeline
+    returns the next batch. A stream shares locks with its threads. So the stream raises
     KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.

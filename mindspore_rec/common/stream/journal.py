@@ -52,7 +52,7 @@ class Journal:
 
     Raises:
         ValueError: the file is not a journal.
-        OSError: the file cannot be read or synced.
+        OSError: reading or syncing the file failed.
 
     Example:
         >>> journal = Journal()

@@ -53,8 +53,8 @@ class KafkaWriter:
     have yet. The writer never drops a single message, because later messages would then follow a
     gap.
 
-    kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
-    are in flight.
+    kafka-python's producer accepts any number of messages. While 64 MiB of messages are in flight,
+    `send` waits.
 
     Args:
         brokers: "host:port", or several addresses.

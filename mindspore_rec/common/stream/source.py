@@ -331,7 +331,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Give turns to new partitions that have messages, from the next taken message on."""
+        """From the next message on, give turns to new partitions that have messages."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -478,7 +478,7 @@ class StreamSource:
         return offset < self._first_ends.get(current, 0)
 
     def _wait(self) -> bool:
-        """Wait for messages, and return True if the batch must end incomplete."""
+        """Wait for messages; return True if the batch must end before it is full."""
         fetcher, order, decisions = self._fetcher, self._order, self._decisions
         assert fetcher is not None
         if fetcher.error is not None:

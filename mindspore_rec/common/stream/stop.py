@@ -21,9 +21,10 @@ class StopWhen:
             full batch stay in the topic.
         watermark: event time in seconds since 1970. If a batch has an event at or after the time
             `watermark`, the stream ends after this batch.
-        idle_seconds: maximum seconds without a new row, above 0, up to the newest poll of the
-            topic. The rows read so far make a last batch, which may be small. With several
-            partitions, rows that wait for messages of a silent partition stay in the topic.
+        idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
+            the topic. The rows read so far make a last batch, which may be small. If there are
+            several partitions and one is silent, the rows that wait for its messages stay in the
+            topic.
 
     Raises:
         ValueError: an argument is out of range.

@@ -49,8 +49,8 @@ class FeatureWorker:
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state, so the state's file is locked from the constructor to
-    the end of `run`. The lock may have no effect on an earlier worker that runs again on another
-    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
+    the end of `run`. If an earlier worker runs again on another host, the lock may have no effect
+    on it. Only the worker that began last is valid, and receivers ignore new messages of earlier
     workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
     neither the state nor the journal. The topic `<channel>.workers` records the order in which
     workers began.
@@ -270,7 +270,7 @@ class FeatureWorker:
             if repeated and self._then is not None:
                 self._apply(self._then)
                 self._then = None
-            # The state must have the new settings before a message with the new settings is sent.
+            # The new settings must be in the state before a message with the new settings is sent.
             if repeated or time.monotonic() >= saved + self._save_seconds:
                 self.save()
                 saved = time.monotonic()

@@ -208,7 +208,7 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(norm_.input);
   slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input), vectors.mean,
                                    vectors.scale, found, found + w, gradient);
-  // Clears the gradients of the padding rows, which do not belong to the batch.
+  // Clears the gradients of the padding rows, because these rows do not belong to the batch.
   const int64_t real = slice.real_rows();
   if (real < slice.rows()) {
     slice.loops().clear(slice.rows() - real, w, {gradient.row(real), gradient.ld});

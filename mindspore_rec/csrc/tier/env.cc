@@ -143,7 +143,7 @@ class PosixLock : public FileLock {
   // would remain until all children have ended. Therefore, a child first closes its copies of the
   // descriptors, which does not unlock the parent's file. Locks of fcntl() belong to a process. If
   // any code in a process closed the file, the process would lose all its fcntl() locks on the
-  // file. Also, fcntl() locks would not separate two tables of one process.
+  // file. Also, with fcntl() locks, two tables of one process could open the same directory.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

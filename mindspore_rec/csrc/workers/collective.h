@@ -13,9 +13,9 @@
 //   all.Agree();                          // the same
 //   all.Must([&] { ... });                // makes the change
 //
-// All code of a worker before Begin must be in a Try, because an exception outside a Try would
-// leave the other workers waiting. The agreement itself allocates no memory, so a worker that runs
-// out of memory can still report this failure to all other workers.
+// Before Begin, all code of a worker must be in a Try. If an exception left the worker outside a
+// Try, the other workers would wait forever. The agreement itself allocates no memory, so a worker
+// that runs out of memory can still report this failure to all other workers.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,8 @@ class LookupExchange {
   void Run();
 
  private:
-  // Free bytes before the rows, for a row's metadata. The free bytes fill a cache line, so that the
-  // rows begin at the start of a cache line.
+  // Free bytes before the rows, for a row's metadata. The free bytes fill a cache line, so the rows
+  // begin at a cache line's start.
   static constexpr size_t kLine = 64;
 
   struct One {

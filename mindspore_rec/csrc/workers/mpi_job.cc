@@ -198,8 +198,8 @@ bool MpiJob::Leave() {
   owner_.Require("the job of workers");
   leaving_.store(true);
   // Let other threads finish their exchanges first, because MPI must not be finalized during an
-  // exchange. If an exchange takes longer than this time, it may wait for a worker that itself
-  // waits for this worker.
+  // exchange. If an exchange takes longer than kPatience, two workers may be waiting for each
+  // other.
   constexpr auto kPatience = std::chrono::seconds(5);
   const Clock::time_point called = Clock::now();
   for (const Communicator* channel : watched_) {

@@ -30,7 +30,7 @@ class PackedKeys {
   // is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
-  // part p. There must be free bytes for a row's metadata before rows[p].
+  // part p. In front of rows[p], there must be free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
   // Return the index of the key at place i of the batch, counted over the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }

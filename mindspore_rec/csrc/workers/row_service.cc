@@ -106,7 +106,7 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer is lost, so the requesting worker would wait in vain.
+    // A request or an answer was lost. So the worker that sent the request would wait forever.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
     // The channel is broken; workers that wait for an answer report the error.

@@ -111,5 +111,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """Reshape an array with one value per row to a column, if the network's input is a column."""
+    """If the network's input is a column, reshape an array with one value per row to a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -78,9 +78,10 @@ class Predictor:
             `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
             new directory. At the end, it removes them. A lookup does not move rows between tiers.
             Default: all rows are in host memory.
-        scrub_seconds: seconds in which a thread compares every row with its digest once. The
-            digests need 15 to 23 bytes per row, in addition to the rows. Damaged rows are logged as
-            an error, and `status().scrub` contains the count of damaged rows. Default: 0, never.
+        scrub_seconds: target duration of a round, in which a thread compares every row with its
+            digest once. The digests need 15 to 23 bytes per row, in addition to the rows. Damaged
+            rows are logged as an error, and `status().scrub` contains the count of damaged rows.
+            Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.

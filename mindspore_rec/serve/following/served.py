@@ -50,7 +50,7 @@ class Served(ABC):
         features: the feature pipeline with the statistics of the state, or None.
         progress: the state. The progress is updated in the same step as the rows.
         whole: False if a change of the state was interrupted.
-        reason: reason why MindSpore runs the network; None if ONNX Runtime runs the network.
+        reason: reason why MindSpore runs the network; None if ONNX Runtime runs it.
     """
 
     tables: Mapping[str, Any]

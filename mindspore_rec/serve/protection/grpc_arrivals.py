@@ -54,7 +54,7 @@ class Arrivals:
         places: number of messages that may arrive at the same time.
         line: number of calls that may wait for a place. If the line is full and a call arrives, the
             oldest waiting call is refused.
-        line_of_peer: number of calls of one connection that may wait; a further call is refused.
+        line_of_peer: maximum number of waiting calls per connection; further calls are refused.
         seconds: time limit, applied twice: to the arrival of a message, and to the call's wait in
             line.
         patience: if a call's message has not arrived after this many seconds, the call may lose its

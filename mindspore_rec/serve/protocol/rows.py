@@ -28,7 +28,7 @@ def read_rows(
             place of `rows`, a request may have `columns`, an object of lists. Values are strings,
             numbers, null, or lists of such values. All lists in a column have the same length.
         columns: names of the columns to read; None: all columns. None: all are read.
-        limits: limits on the numbers of rows, values and characters.
+        limits: limits for three counts: rows, values and characters.
 
     Raises:
         RequestError: the request is invalid or too large.

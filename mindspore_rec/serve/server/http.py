@@ -62,8 +62,8 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
-            on rows. Default: 1024. If `name` is a `Models` object, the object's own limit applies.
+        max_rows: as for `Batcher`; it also limits the rows of one request. 0: no limit. Default:
+            1024. If `name` is a `Models` object, the object's own limit applies.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 

@@ -37,7 +37,7 @@ class _Place:
 
 
 class Models:
-    """Models by name, in one or several versions; a version's number is its training step.
+    """Models by name, each in one or several versions; a version's number is its training step.
 
     Any number of threads may read at the same time; `load`, `unload` and `open` run one at a time.
 
@@ -131,7 +131,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Start to answer requests for a declared version, which has no predictor yet.
+        """Give a declared version its predictor; from now on, the version answers requests.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.
@@ -141,7 +141,7 @@ class Models:
             self._put(place, ServedModel(name, predictor, self._max_rows, self._metrics))
 
     def load(self, name: str) -> None:
-        """Make the predictors of a model's versions that have no predictor.
+        """Make predictors for all versions of a model that have none.
 
         Raises:
             NotFoundError: there is no such model.

@@ -49,8 +49,8 @@ class TimeMonitor(Callback):
     """Callback that logs the training speed: milliseconds per step and samples per second.
 
     Each line describes the steps that followed the previous line. `mindspore.train.TimeMonitor`
-    divides an epoch's time by the epoch's number of batches, but an unbounded data set has no such
-    number.
+    divides an epoch's time by its number of batches. An unbounded data set has no number of
+    batches.
 
     Args:
         every_steps: steps between two lines, at least 1. Default: 100.

@@ -24,7 +24,7 @@ __all__ = ["TableStats"]
 _PREFIX = "mindspore_rec_table_"
 _RATE = "inserts_per_second"
 
-# For each key of stats(), True if the number only grows, and a description of the number.
+# For each key of stats(): True if the number never falls, and a description of the number.
 _METRICS: dict[str, tuple[bool, str]] = {
     "rows": (False, "Rows in memory."),
     "candidates": (False, "Keys that are counted and not admitted yet."),

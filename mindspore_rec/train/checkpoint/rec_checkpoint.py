@@ -71,8 +71,8 @@ class RecCheckpoint(Callback):
     resumes in the middle of a pass over data with a length. Batches of finished steps are read and
     skipped. The argument `epoch` includes the epochs before the restart, so a restarted program
     trains only on the remaining batches and epochs. An error is raised if the batches differ from
-    the batches before the restart. All other data, such as a generator or a `GeneratorDataset` over
-    a stream, are rejected before the first step, unless `data_starts_over` is True. The error
+    the batches before the restart. If `data_starts_over` is False, all other data are rejected
+    before the first step, such as a generator or a `GeneratorDataset` over a stream. The error
     message says why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and

@@ -12,7 +12,7 @@ __all__ = ["RowChecks"]
 
 @dataclass(frozen=True, kw_only=True)
 class RowChecks:
-    """Settings with which a `RecCheckpoint` detects rows changed by bit flips or bad disks.
+    """Settings by which a `RecCheckpoint` detects rows that bit flips or bad disks have changed.
 
     Args:
         keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,

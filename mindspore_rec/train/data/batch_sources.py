@@ -215,9 +215,8 @@ class DatasetBatches(BatchSource):
         # The names are read only if needed, because MindSpore copies the pipeline to return the
         # names.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, although a separate thread would let
-        # Ctrl-C return at once. In a separate thread, an error inside the pipeline crashes
-        # MindSpore 2.10.
+        # The iterator does not run in a separate thread, although Ctrl-C would then end a wait at
+        # once. In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):

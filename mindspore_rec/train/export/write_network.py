@@ -39,7 +39,7 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write the network of a run, or the reason for failure; replace an earlier network.
+    """Write the network of a run or, if this fails, the reason; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.

@@ -14,7 +14,7 @@ class MindSporeEngine:
     """The `Engine` of workers that compute with MindSpore."""
 
     def limit_threads(self, threads: int) -> None:
-        """Set the number of threads per operator, unless the program has set a number."""
+        """If the program has not set the number of threads per operator, set it."""
         if not RuntimeConf.get_instance().is_op_threads_num_configured():
             threads_num(threads)
 

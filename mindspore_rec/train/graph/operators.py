@@ -164,8 +164,8 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # With `side_effect_mem`, calls stay in program order, unused calls are kept, and no calls are
-    # merged.
+    # With `side_effect_mem`, MindSpore keeps the order of calls, keeps unused calls, and merges no
+    # calls.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
         op.add_prim_attr("multi_output", True)

@@ -17,7 +17,7 @@ __all__ = ["LogLoss", "NormalizedEntropy"]
 
 
 class LogLoss(BinaryMetric):
-    """Mean binary cross entropy, in nats, over the rows of all batches seen.
+    """Mean binary cross entropy, in nats, over the rows of all batches so far.
 
     Definition and clipping: `mindspore_rec.metrics.functional.log_loss`. Constant memory.
 

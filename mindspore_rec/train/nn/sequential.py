@@ -28,9 +28,9 @@ class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`; on the CPU, one operator forward and one backward.
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects.
-    So the same checkpoint fits the cell and the stack. The stack itself computes the output on
-    devices other than the CPU, without oneDNN, in `mindspore.export`, and for an input that is not
-    float32 `[B, in_channels]`.
+    So the same checkpoint fits the cell and the stack. In four cases, the stack itself computes the
+    output: on devices other than the CPU, without oneDNN, in `mindspore.export`, and if the input
+    is not float32 `[B, in_channels]`.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The

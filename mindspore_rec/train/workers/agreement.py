@@ -176,7 +176,7 @@ class Agreement:
 
 
 def loss_of(losses: Sequence[tuple[float, int]], summed: bool) -> Loss:
-    """Return the loss over all workers from a pair (loss, number of rows) per worker.
+    """Compute the loss over all workers from one pair (loss, number of rows) per worker.
 
     Example:
         >>> loss_of([(1.0, 3), (2.0, 1), (math.nan, 0)], summed=False)

@@ -64,7 +64,7 @@ class WorkerFeed:
         argument: name of the data in messages.
 
     Attributes:
-        stopped: True if a worker has asked to stop; then no worker does another step.
+        stopped: True if a worker has asked to stop; from then on, no worker does a step.
         ids_known: whether all workers know which columns are ids, as of the last round.
         condition: whether the data ended because a worker's data met a condition of `StopWhen`.
     """

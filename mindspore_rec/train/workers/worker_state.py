@@ -25,8 +25,8 @@ class WorkerState:
     Layers of this package normalize over the rows of all workers, with bit-identical results on all
     workers. MindSpore's normalizations use only the rows of one worker. After each step, the moving
     statistics of MindSpore's normalizations are averaged over the workers, weighted by the workers'
-    row counts. So all workers give equal predictions, and idle workers do not count in the
-    averages. Other parameters without a gradient are compared every 100 steps.
+    row counts. So all workers give equal predictions. Idle workers are left out of the averages.
+    Other parameters without a gradient are compared every 100 steps.
 
     Args:
         group: the workers.

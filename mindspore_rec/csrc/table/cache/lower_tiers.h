@@ -78,7 +78,7 @@ class LowerTiers {
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
-  // or unavailable, or if memory is short. Reading a whole table also works while rows are in the
+  // or unavailable, or if memory is short. A whole table can be read even while rows are in the
   // queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.

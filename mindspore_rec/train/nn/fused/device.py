@@ -60,9 +60,9 @@ def set_dense_device(device: str) -> None:
         TypeError: `device` is not a str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
         RuntimeError: there is no GPU with index N, its compute capability is below 8.0, or the
-            driver or a library is missing. The error is also raised if layers do not run as
-            operators in this process (`MINDSPORE_REC_ONEDNN=off`), or if the process is one of
-            several workers. After this error, the device is unchanged.
+            driver or a library is missing. The error is also raised if `MINDSPORE_REC_ONEDNN=off`
+            prevents operators for layers in this process, or if the process is one of several
+            workers. After this error, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
     Example:
