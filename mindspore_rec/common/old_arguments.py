@@ -48,7 +48,8 @@ class Renamed:
         old: old name of the argument.
         new: its name.
         replaces: whether the old name overrides the new name if a call has both names, as
-            `dataclasses.replace` needs. If `replaces` is False, a call with both names is an error.
+            `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is an
+            error.
             Default: False.
     """
 

@@ -212,8 +212,8 @@ class Eviction:
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
             avoid this, choose a limit below the norm of initial values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
-            With 'callback', rules are applied and ages are measured only in a call of
-            `table.evict()`, for example by `EvictCallback`. Default: 'step'.
+            With 'callback', rules are applied and ages are measured only when `table.evict()` is
+            called, for example by `EvictCallback`. Default: 'step'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect with

@@ -103,7 +103,7 @@ class Decisions:
         self.adds = "restart"
 
     def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
-        """Store the decisions in a file, and keep other processes from writing to the file.
+        """Store the decisions in a file, to which no other process can write from now on.
 
         Args:
             path: path of the file, which is used if the journal is not on disk yet.

@@ -56,7 +56,7 @@ class Layer {
   virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
-  // Rounds the weights on a device, before the first slice of a forward pass.
+  // On a device, rounds the weights; called before the first slice of a forward pass.
   virtual void Prepare(const BatchRun&) const {}
 
   // Writes the outputs of a slice.

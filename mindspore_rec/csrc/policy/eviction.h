@@ -58,7 +58,7 @@ struct Horizon {
   int64_t time = 0;
 };
 
-// Counts how often the clock has passed a multiple of the idle limit. When the epoch number grows
+// The count of multiples of the idle limit that the clock has passed. When the epoch number grows
 // by 1, the sketch halves all counts. Setting the clock back or changing the limit does not change
 // the epoch number.
 struct Epochs {

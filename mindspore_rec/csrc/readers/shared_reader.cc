@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // of a task
 
-// The age limits of a table at the time that a root specifies.
+// The age limits of a table, evaluated at the time that a root states.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)

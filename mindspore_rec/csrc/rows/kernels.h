@@ -85,8 +85,8 @@ struct Kernels {
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
 
-  // Returns the sum of squares of the gradients, without the gradients of null rows. Squares are
-  // added in a fixed order.
+  // Returns the sum of squares of the gradients, leaving out the gradients of null rows. Squares
+  // are added in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
   // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,

@@ -7,8 +7,8 @@
 // A number is offset + scale * code. Scale and offset precede the codes, as in FBGEMM's
 // IntNBitTableBatchedEmbeddingBags. A code has 8 or 4 bits. With 4 bits, a byte has two codes, the
 // first code in the lower half. If dim is odd, the upper half of the last byte is 0. Rows of a
-// static vocabulary have no key. Rows of a table without age limits have no last step and no last
-// time. Rows are not aligned.
+// static vocabulary have no key. If a table has no age limit, its rows have no last step and no
+// last time. Rows are not aligned.
 //
 // The offset is the least number of the row, rounded down to a float16. The scale is the least
 // float16 for which offset + scale * greatest code is at least the greatest number. So the error of

@@ -108,9 +108,9 @@ class SsdTier : public Tier {
     uint64_t position;
     size_t i;
   };
-  // Number of free segments within max_bytes that each kind of operation must leave. A collection
-  // needs less than one free segment. When rows can no longer be written, erasing must still be
-  // possible.
+  // Each kind of operation must leave at least this number of segments free within max_bytes. A
+  // collection needs less than one free segment. When rows can no longer be written, erasing must
+  // still be possible.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;

@@ -74,8 +74,8 @@ class Tier {
   virtual std::vector<int64_t> Keys() const = 0;
 
   // Starts a walk over the rows. If a row exists during the whole walk, it is returned at least
-  // once, with the contents that it had at some moment of the walk. A row that is written, erased
-  // or moved meanwhile may be returned again or not at all. The walk ends, no matter how much is
+  // once, with the contents that it had at some moment of the walk. If a row is written, erased or
+  // moved meanwhile, it may be returned again or not at all. The walk ends, no matter how much is
   // written meanwhile.
   //
   // With `exact`, each row is returned exactly once, if no thread writes, erases, clears or

@@ -348,8 +348,9 @@ class ReduceLROnPlateau(_Watch):
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
     count. A `RecCheckpoint` among the callbacks saves this callback's state. With the saved state,
-    a restarted training lowers the rates at the same steps as an uninterrupted training. The BARS
-    results for click models were measured with this method, a factor of 0.1 and a patience of 1.
+    a restarted training lowers the rates at the same steps as an uninterrupted training. BARS
+    measured its results for click models with this method, with a factor of 0.1 and a patience of
+    1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

@@ -2,9 +2,9 @@
 """Rewrite an ONNX model from `mindspore.export` for serving.
 
 MindSpore exports a model for one batch size. The export uses an unusual size, `BATCH`; this module
-replaces `BATCH` in shapes by "any". In the exported model, a lookup is a Gather of a Parameter that
-replaces the table. This module cuts lookups out of the model and turns the results of lookups into
-inputs.
+replaces `BATCH` in shapes by "any". In the exported model, a Parameter replaces the table, and a
+lookup is a Gather of this Parameter. This module removes lookups from the model. The results of
+lookups become inputs of the model.
 """
 
 from __future__ import annotations

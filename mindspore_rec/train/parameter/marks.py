@@ -15,8 +15,8 @@ __all__ = ["ChangeMarks"]
 class ChangeMarks:
     """Marks (points in time) of a table, one per holder; the oldest mark starts the recording.
 
-    A holder is a name or an object. The mark of a deleted object is dropped when the next mark is
-    set.
+    A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
+    when the next mark is set.
 
     Args:
         table: the native table.

@@ -143,7 +143,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """End the wait for the source's next batch with an error, or call `on_idle`."""
+        """Raise an error to end the wait for the source's next batch, or call `on_idle`."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():
