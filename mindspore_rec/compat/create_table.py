@@ -176,7 +176,7 @@ def create_table(
         config = dataclasses.replace(config, seed=default_seed())
     table = MapParameter(config=config)
     table.padding_keys = padding
-    # Constants of a graph must be Tensors: a graph treats a Python int as an int32.
+    # Constants of a graph must be Tensors, because a graph treats a Python int as an int32.
     table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
     adopt(table)
     return table

@@ -52,7 +52,7 @@ class EmbeddingConfig:
             `buckets`; for kind 'converted', ids are always numbered. Default: False.
         host_device_mix: if True, rows are in host memory, where a step looks up and trains only the
             rows of its batch; the dense part runs on the device. If False, the single static table
-            is an ordinary Parameter on the device, with a dense gradient. Default: True.
+            is an ordinary Parameter on the device, and its gradient is dense. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
         admission_threshold: an id gets a row at this many occurrences in training, at least 1. Sets

@@ -65,7 +65,7 @@ def missing_tools() -> str:
 
 
 def resolve() -> str:
-    """Return the class path of the broker, after downloading missing jars through Maven.
+    """Download missing jars through Maven, and return the class path of the broker.
 
     Raises:
         RuntimeError: Java or Maven is missing, or Maven failed.

@@ -171,7 +171,7 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
 
     Args:
         specs: the specs of all inputs.
-        arrays: the arrays of all inputs, of the types and shapes of `specs`.
+        arrays: the arrays of all inputs; types and shapes are as in `specs`.
 
     Raises:
         ValueError: the first offset is not 0, or offsets decrease or exceed the number of values.

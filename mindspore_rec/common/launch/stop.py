@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop a job early: after a signal to the launcher, or because nobody reads the job's output."""
+"""Stop a job early, because the launcher got a signal, or nobody reads the job's output."""
 
 from __future__ import annotations
 

@@ -138,10 +138,10 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
     """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
 
-    Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
-    sum_b(P_b * N_b) / (P * N)`` is half the share of pairs within one bin. The bound holds for any
-    scores. The bound is reached if every positive of a bin is above (or below) every negative of
-    the bin.
+    Only pairs in one bin are uncertain. The error per pair is at most one half. So the bound ``0.5
+    * sum_b(P_b * N_b) / (P * N)`` is half the share of pairs within one bin. The bound holds for
+    any scores. The bound is reached if every positive of a bin is above (or below) every negative
+    of the bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))

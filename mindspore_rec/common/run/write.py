@@ -52,9 +52,9 @@ def write_checkpoint(
         write: function that writes this worker's files into a directory, and returns the tables'
             entries of the manifest.
         team: the workers. Default: one worker.
-        add: function that writes further files, without an entry in the manifest, into the
-            directory. Only worker 0 calls `add`, before the directory gets its final name. Default:
-            no function.
+        add: function that writes further files into the directory; the manifest has no entries for
+            these files. Only worker 0 calls `add`, before the directory gets its final name.
+            Default: no function.
 
     Returns: The manifest's fields without the entries of files and tables, plus the totals `rows`
     and `bytes`.

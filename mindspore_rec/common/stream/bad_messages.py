@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: whether messages have been read. If True, the state contains the marks of this
-                run instead of an earlier run's marks.
+            reading: whether messages have been read. If True, the state contains marks of this run;
+                if False, it contains an earlier run's marks.
         """
         marks = self._marks
         if reading and self._letters is not None:

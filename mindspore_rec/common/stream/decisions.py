@@ -16,9 +16,9 @@ __all__ = ["Decisions"]
 class Decisions:
     """Decisions of one stream, each of which is applied to the stream's interleaver.
 
-    First, the decisions of the journal are repeated, each at the message at which it was made.
-    After the last decision of the journal, new decisions are made. A new decision is written to the
-    journal before it takes effect.
+    First, the journal's decisions are repeated. Each decision is repeated at the message at which
+    it was made. After the last decision of the journal, new decisions are made. A new decision is
+    written to the journal before it takes effect.
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.

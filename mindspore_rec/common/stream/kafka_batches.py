@@ -11,7 +11,7 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Record of the offsets that a consumer of Kafka skips because of transactions.
+    """Record of offsets. Because of transactions, a consumer of Kafka skips these offsets.
 
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
     committed messages also skips the messages of aborted transactions. The skipped offsets look

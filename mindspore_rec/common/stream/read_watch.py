@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
+"""ReadWatch: detect streams that a training reads although no checkpoint saves their position.
 
 Data that pass on a stream's batches, such as an iterable with a length, can hide the stream. The
 watch detects the stream when the stream is read.

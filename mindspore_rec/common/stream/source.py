@@ -298,7 +298,7 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the partitions to read that have messages but take no turns yet."""
+        """Return the partitions that have messages to read but take no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
@@ -606,7 +606,7 @@ class StreamSource:
 
     @property
     def lag(self) -> int:
-        """Number of messages in the topic that are in no batch yet, as far as known."""
+        """Number of known messages in the topic that are in no batch yet."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
             next_ones = {**self._order.offsets, **self._order.waiting}

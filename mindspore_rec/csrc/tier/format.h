@@ -21,8 +21,8 @@
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record is used. Only the last segment may be unsealed.
 //
-// MANIFEST is a text file that lists the segments and is replaced atomically. A segment file that
-// is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
+// MANIFEST is a text file that lists the segments. It is always replaced atomically. A segment file
+// that is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
 #pragma once
 
 #include <cstddef>

@@ -80,15 +80,15 @@ class Tier {
   //
   // With `exact`, each row is returned exactly once, if no thread writes, erases, clears or
   // compacts during the scan's lifetime. Garbage collection waits for the end of an exact scan.
-  // Only a writer that is out of space, or far ahead of the collection, lets the collection
-  // continue. A row that the collection moves may then be returned twice.
+  // The collection continues only if a writer is out of space, or is far ahead of the collection. A
+  // row that the collection moves may then be returned twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
   // Sets found[i] to true if there is a row of keys[i], without reading the row.
   virtual void Contains(const int64_t* keys, size_t n, bool* found) const = 0;
 
   // Erases every row quickly. The erasure is as durable as a write after Flush. If Clear throws, or
-  // after kill -9 or power loss during the call, either all rows or no rows remain.
+  // if kill -9 or power loss interrupts the call, either all rows or no rows remain.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

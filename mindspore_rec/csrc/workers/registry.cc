@@ -190,8 +190,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // If no thread can be started, the table's rows stay in memory until the process ends. A wait
-    // here could last forever.
+    // If no thread can be started, the table's rows stay in memory for the rest of the process. A
+    // wait here could last forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -2,9 +2,9 @@
 //
 // ShardedTable: a table over all workers. Each worker has a Table with the rows that it owns.
 // Lookups send the distinct keys of a batch to their owners and receive the rows from the owners.
-// Gradients are summed by key and sent to the owners, too. N workers that each have a batch
-// compute, except for rounding, the same as one table with the concatenated batches. Repeated runs
-// give the same bits.
+// Gradients are summed by key and sent to the owners, too. If each of N workers has a batch, the
+// result is, except for rounding, the same as for one table and the concatenated batches. Repeated
+// runs give the same bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only

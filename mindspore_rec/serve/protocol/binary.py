@@ -2,8 +2,8 @@
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
     A body starts with JSON, whose number of bytes is in the header Inference-Header-Content-Length.
-    The data of the inputs with the parameter binary_data_size follow the JSON, in the order of the
-    inputs.
+    Inputs that have the parameter binary_data_size have their data behind the JSON, in the order of
+    the inputs.
 
 Data are row-major and little-endian, without padding. Data are converted only if the number of
 bytes fits the shape and the datatype. In a response, an output is binary if the request sets

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FairLock: a lock by which threads take the graph lock in order of arrival."""
+"""FairLock: a lock with which threads get the graph lock in the order in which they arrive."""
 
 from __future__ import annotations
 

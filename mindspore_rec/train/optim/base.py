@@ -217,9 +217,9 @@ class SparseOptimizer(nn.Optimizer):
     # ---- the step
 
     # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
-    # with ms.jit. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had
-    # before set_data. After a checkpoint is loaded, a jitted step would update memory that is no
-    # longer read.
+    # with ms.jit. In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function
+    # still uses the old memory. After a checkpoint is loaded, a jitted step would update memory
+    # that is no longer read.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 

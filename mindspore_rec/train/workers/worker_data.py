@@ -60,7 +60,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 
 
 def agreed_length(length: int | None, group: Group) -> int | None:
-    """Return the number of steps of all workers, the largest number of batches of any worker.
+    """Return the number of steps, which equals the largest number of batches of any worker.
 
     Args:
         length: how many batches this worker has; None if unknown.
