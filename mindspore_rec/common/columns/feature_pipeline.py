@@ -38,10 +38,10 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for all uses: tables (`create_table(specs=)`),
-    training (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers,
-    evaluation and the `Predictor`. The pipeline's state is the statistics that its transforms have
-    learned. A call of the pipeline updates the statistics; `apply` does not.
+    One pipeline declares the features of a model for all uses. The uses are tables
+    (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
+    feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
+    transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
     (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal

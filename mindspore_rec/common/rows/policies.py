@@ -183,11 +183,11 @@ def counts_of(kind: str) -> str | None:
 class Eviction:
     """Rules by which rows are evicted with their optimizer state and count. Rules may be combined.
 
-    Eviction by age: as soon as a row's age reaches the limit, the row is hidden from all lookups. A
-    sweep that visits a slice of the table in each step frees the memory. Eviction by capacity runs
-    at the end of a step that left too many rows. The order of eviction is approximate, because
-    victims are chosen from a sample of eight rows for each row to evict. The next incremental
-    export contains every eviction.
+    If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
+    limit. A sweep that visits a slice of the table in each step frees the memory. Eviction by
+    capacity runs at the end of a step that left too many rows. The order of eviction is
+    approximate, because victims are chosen from a sample of eight rows for each row to evict. The
+    next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not

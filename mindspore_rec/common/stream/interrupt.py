@@ -20,8 +20,8 @@ class Interruption:
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once. So a silent source does not delay the stop. A
-    MindSpore data pipeline still delays the stop: Python handles a signal only when the pipeline
-    returns the next batch. A stream shares locks with its threads. So the stream raises
+    MindSpore data pipeline still delays the stop, because Python handles a signal only when the
+    pipeline returns the next batch. A stream shares locks with its threads. So the stream raises
     KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
