@@ -66,8 +66,8 @@ def compare(seed: int, count: int, mixes: bool, sizes: Any, by_step: bool) -> An
     nets = [drawn_net(seed, count, mixes) for _ in range(2)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        fused = trained(nets[0], batches, by_step, {})
-        plain = trained(nets[1], batches, by_step, {"fuse": False})
+        fused = trained(nets[0], batches, by_step, {"fuse": True})
+        plain = trained(nets[1], batches, by_step, {})
     if isinstance(plain, str):
         assert isinstance(fused, str) and fused == plain
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecModel and TrainStep fuse the layers of a network, unless they are told not to."""
+"""RecModel and TrainStep fuse the layers of a network if they are told to."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def trained(kind: type[Net], name: str, by_step: bool, **more: Any) -> tuple[Any
 @pytest.mark.parametrize("by_step", [False, True])
 def test_a_network_is_fused_and_trains_as_its_layers(graph_mode, unique, by_step):
     name = unique()
-    net, fused = trained(Net, name, by_step)
-    plain_net, plain = trained(Net, name, by_step, fuse=False)
+    net, fused = trained(Net, name, by_step, fuse=True)
+    plain_net, plain = trained(Net, name, by_step)
     assert type(plain_net) is Net
     assert by_step or (net.runs_as_operator and net.fused_graph.is_fused)
     for one, other in zip(fused, plain, strict=True):
@@ -113,7 +113,7 @@ def test_a_network_is_fused_and_trains_as_its_layers(graph_mode, unique, by_step
 
 def test_a_step_fuses_the_network_with_its_loss(graph_mode, unique):
     net = WithLoss(Net(unique()))
-    step = TrainStep(net, LazyAdam(net.trainable_params()))
+    step = TrainStep(net, LazyAdam(net.trainable_params()), fuse=True)
     assert step.network is net and net.runs_as_operator and net.fused_graph.is_fused
 
 
@@ -139,7 +139,7 @@ def test_layers_of_different_numbers_of_rows_train(graph_mode, unique, sizes):
         (random.integers(0, 50, (size, 1)), random.integers(0, 50, (size, 3))) for size in sizes
     ]
     data = [(*ids, (ids[1] % 2).astype(np.float32)) for ids in batches]
-    choices: list[dict[str, Any]] = [{}, {"fuse": False}]
+    choices: list[dict[str, Any]] = [{"fuse": True}, {}]
     for fuse in choices:
         ms.set_seed(3)
         net = Towers(name)
@@ -153,7 +153,7 @@ def test_layers_of_different_numbers_of_rows_train(graph_mode, unique, sizes):
         state = [p.asnumpy() for p in net.get_parameters() if p.name.count("anchor") == 0]
         output = model.predict(*batches[0]).asnumpy()
         found.append([*state, table.read_rows(np.arange(50)), output])
-        assert hasattr(net, "runs_as_operator") == (not fuse)
+        assert hasattr(net, "runs_as_operator") == bool(fuse)
         table.close()
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
@@ -163,17 +163,17 @@ def test_layers_of_different_numbers_of_rows_train(graph_mode, unique, sizes):
 
 def test_what_cannot_be_followed_is_one_warning(graph_mode, unique):
     nets: list[Any] = []
-    said = told(lambda: nets.append(trained(Branching, unique(), False)))
+    said = told(lambda: nets.append(trained(Branching, unique(), False, fuse=True)))
     assert len(said) == 1
     assert said[0].startswith("the layers of Branching are operators of their own, which is slower")
     assert "it asks for 'shape' of a Tensor" in said[0] and "fuse=False" in said[0]
     assert type(nets[0][0]) is Branching
-    assert told(lambda: trained(Branching, unique(), False, fuse=False)) == []
+    assert told(lambda: trained(Branching, unique(), False)) == []
 
 
 def test_nothing_is_said_of_a_network_with_nothing_to_fuse(graph_mode, unique):
     nets: list[Any] = []
-    assert told(lambda: nets.append(trained(Small, unique(), False))) == []
+    assert told(lambda: nets.append(trained(Small, unique(), False, fuse=True))) == []
     assert type(nets[0][0]) is Small
 
 

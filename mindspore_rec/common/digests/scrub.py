@@ -17,6 +17,7 @@ __all__ = ["Scrub", "ScrubbedRows", "Slice"]
 logger = logging.getLogger("mindspore_rec")
 
 _MOST_SHARE = 0.25  # of the time
+_LONGEST_GAP = 10.0  # seconds; a longer gap between two steps counts as this long
 
 
 class Slice(NamedTuple):
@@ -93,10 +94,13 @@ class Scrub:
     def step(self) -> None:
         """Check slices that are due; this takes at most a quarter of the time since the last call.
 
+        After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
+
         Raises:
             Exception: rows are damaged, and `ScrubbedRows.look` raises an error.
         """
-        self.turn(_MOST_SHARE * (time.monotonic() - self._last_step))
+        gap = min(time.monotonic() - self._last_step, _LONGEST_GAP)
+        self.turn(_MOST_SHARE * gap)
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:

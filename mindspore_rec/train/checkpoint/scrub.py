@@ -104,6 +104,7 @@ class TierRows:
                 "tiers that begin anew (leftover='discard')"
             ) from None
         except (RuntimeError, OSError) as error:  # training says so when it needs the tier
+            self._left.rotate(-1)  # the tiers of the other tables may be available
             return Slice(0, False, error, "rows in tiers")
         if ended:
             self._left.popleft()

@@ -98,7 +98,7 @@ class RecModel(Model):
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
             warning is given if the layers cannot be combined. False leaves the network unchanged.
-            Default: True.
+            Default: False.
         **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
             the same scale as the optimizer's `loss_scale`.
 
@@ -152,7 +152,7 @@ class RecModel(Model):
         amp_level: str = "O0",
         boost_level: str = "O0",
         *,
-        fuse: bool = True,
+        fuse: bool = False,
         **kwargs: Any,
     ) -> None:
         if boost_level != "O0":

@@ -55,7 +55,7 @@ class TrainStep(nn.Cell):
             optimizer's `loss_scale`. Default: 1.0.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
-            combined. False leaves the network unchanged. Default: True.
+            combined. False leaves the network unchanged. Default: False.
 
     Inputs:
         The inputs of the network.
@@ -92,7 +92,7 @@ class TrainStep(nn.Cell):
         optimizer: nn.Optimizer,
         loss_scale: float = 1.0,
         *,
-        fuse: bool = True,
+        fuse: bool = False,
     ) -> None:
         super().__init__(auto_prefix=False)
         if check_number("loss_scale", loss_scale) <= 0:
