@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.support.gradients import forget_gradient
 from tests.support.lives import Lives
 from tests.support.missing import summary
 from tests.support.redis_server import RedisServer
@@ -42,6 +43,7 @@ def default_mode() -> None:
         import mindspore as ms
 
         ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=False)
+        forget_gradient()  # of a test of an error
 
 
 @pytest.fixture(autouse=True, scope="module")

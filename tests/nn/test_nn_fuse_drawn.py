@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from typing import Any
 
 import mindspore as ms
@@ -19,6 +18,7 @@ from mindspore_rec.optim import SGD
 from mindspore_rec.train import TrainStep
 from tests.nn.drawn_nets import ITEMS, WIDTH, drawn_net
 from tests.nn.fused_cells import rows_of
+from tests.support.gradients import forget_gradient
 from tests.support.nightly import examples, nightly
 
 
@@ -46,18 +46,9 @@ def trained(net: nn.Cell, batches: list[list[np.ndarray]], by_step: bool, fuse: 
         net.set_train(False)
         losses += [float(net(*map(Tensor, batch))) for batch in batches]
     except (ValueError, RuntimeError, TypeError):
-        compile_once()
+        forget_gradient()
         return "error"
     return [np.array(losses), *(p.asnumpy() for p in net.get_parameters())]
-
-
-def compile_once() -> None:
-    """Compile a graph: after an error in a PyNative gradient, the next compilation may fail."""
-    mode = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    with suppress(RuntimeError):  # "The pointer[func_graph->get_return()] is null."
-        nn.ReLU()(Tensor([1.0]))
-    ms.set_context(mode=mode)
 
 
 def compare(seed: int, count: int, mixes: bool, sizes: Any, by_step: bool) -> Any:

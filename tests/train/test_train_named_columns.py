@@ -221,3 +221,14 @@ def test_the_data_are_let_go(graph_mode: None, unique: Callable[[], str]) -> Non
     del data
     gc.collect()
     assert known() is None
+
+
+def test_parameters_can_be_indexed_after_an_error(
+    pynative: None, unique: Callable[[], str]
+) -> None:
+    model = make(Flat(unique()), nn.MSELoss())
+    with pytest.raises(ValueError, match="has shape"):
+        model.train(1, [(IDS, NUMBERS, LABEL)], progress=False)
+    matrix = ms.Parameter(ms.Tensor(np.ones((2, 3), np.float32)), name="matrix")
+    grad = ms.grad(lambda x: (x * matrix[1]).sum())(ms.Tensor(np.ones(3, np.float32)))
+    assert grad.asnumpy().tolist() == [1, 1, 1]

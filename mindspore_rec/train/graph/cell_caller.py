@@ -91,6 +91,7 @@ class CellCaller:
             except (TypeError, ValueError, RuntimeError) as error:
                 with suppress(TypeError, ValueError, RuntimeError):
                     _finish()  # prevents the next call from raising further errors of this call
+                _forget_gradient()
                 del seen[before[0] :]  # valid batches must not be adapted to an invalid batch
                 self._dynamic = before[1]
                 explained = explained_by_batch(error, self.columns, batch)
@@ -145,6 +146,15 @@ def _finish() -> None:
     """Wait for operators that PyNative mode runs in its own threads, and raise their errors."""
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.sync()
+
+
+def _forget_gradient() -> None:
+    """Clear the state that a failed gradient of PyNative mode leaves.
+
+    Without this, MindSpore 2.10 refuses `tensor[0]` until the process ends.
+    """
+    if ms.get_context("mode") == ms.PYNATIVE_MODE:
+        _pynative_executor.clear_res()
 
 
 def _same_kind(one: _Signature, other: _Signature) -> bool:
