@@ -14,6 +14,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn import MLP, CrossNet, fuse
+from tests.nn import listed_nets
 
 ROWS = np.random.default_rng(4).standard_normal((4, 8)).astype(np.float32)
 FACTOR = 2.0
@@ -36,7 +37,8 @@ class Layers(nn.Cell):
         self.scale: Any = None
         self.extra: Any = None
         self.activation: Any = ops.exp
-        self.counter, self.counts = Counter(), defaultdict(int)
+        self.counter: Counter[str] = Counter()
+        self.counts: dict[str, int] = defaultdict(int)
         self.array, self.nested = np.zeros(2), {"calls": {"all": 0}}
 
     def logit(self, x: Tensor) -> Tensor:
@@ -121,7 +123,12 @@ def test_an_optional_tensor_that_is_not_used(mode, inputs):
     fused, plain = pair(flagged)
     calls: list[int] = []
     by_layers = type(fused).construct_by_layers
-    type(fused).construct_by_layers = lambda self, *args: calls.append(1) or by_layers(self, *args)
+
+    def counted(self: Any, *args: Any) -> Any:
+        calls.append(1)
+        return by_layers(self, *args)
+
+    type(fused).construct_by_layers = counted
     assert assert_same(fused, plain, *inputs) == [] and calls == []
 
 
@@ -213,6 +220,26 @@ def test_a_dict_of_the_module_that_changes_is_seen(pynative, monkeypatch):
     assert len(said) == 1 and "'SETTINGS' of its module has another value" in said[0]
 
 
+def test_a_number_of_another_module_that_changes_is_seen(pynative, monkeypatch):
+    def construct(self, x):
+        return self.logit(x) * listed_nets.F
+
+    fused, plain = pair(construct)
+    monkeypatch.setattr(listed_nets, "F", 9)
+    said = assert_same(fused, plain, Tensor(ROWS))
+    assert len(said) == 1 and "'F' of its module has another value" in said[0]
+
+
+def test_a_global_name_that_is_only_an_attribute_in_construct(pynative, monkeypatch):
+    def construct(self, x):
+        return self.logit(x) * self.CALLS
+
+    monkeypatch.setattr(Layers, "CALLS", 1, raising=False)
+    fused, plain = pair(construct)
+    monkeypatch.setitem(globals(), "CALLS", [1, 2, 3])
+    assert assert_same(fused, plain, Tensor(ROWS)) == [] and fused.runs_as_operator
+
+
 def test_copies_of_a_network_that_reads_a_global_number(mode):
     def construct(self, x):
         return self.activation(self.logit(x) * FACTOR)
@@ -282,6 +309,11 @@ def test_state_that_construct_changes():
         CALLS.append(1)
         return self.logit(x) / len(CALLS)
 
+    def of_global_name(self, x):
+        global FACTOR
+        FACTOR += 1
+        return self.logit(x) / FACTOR
+
     reason, net = refusal(counter)
     assert reason == "it changes a list, dict or set of a cell in construct" and not net.counter
     reason, net = refusal(default)
@@ -297,3 +329,5 @@ def test_state_that_construct_changes():
     assert reason == "Layers sets its 'calls' in construct" and net.calls == 0
     reason, net = refusal(of_module)
     assert reason == "it changes a list, dict or set of its module in construct" and not CALLS
+    assert refusal(of_global_name)[0] == "it changes 'FACTOR' of its module in construct"
+    assert FACTOR == 2.0

@@ -8,13 +8,15 @@ differently in the next step.
 
 from __future__ import annotations
 
+import dis
 import gc
 import random
 import sys
+from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FrameType, MethodType, ModuleType
+from types import CodeType, FrameType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import mindspore as ms
@@ -30,6 +32,7 @@ _NUMBERS = (bool, int, float, str, type(None))
 _MODULES = ("time", "_datetime", "secrets", "logging", "_io")
 _BUILTINS = ("print", "input", "open")
 _CONTAINERS = (list, tuple, set, frozenset, dict)
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
 _MOST_ENTRIES = 100
 _DEPTH = 3
 
@@ -41,11 +44,16 @@ class GlobalName:
     """
 
     def __init__(self, names: dict[str, Any], name: str) -> None:
-        self._names, self.name, self._before = names, name, constant_of(names.get(name))
+        self._names, self.name, self._value = names, name, names[name]
+        self._before = constant_of(self._value)
 
     def is_changed(self) -> bool:
         """Return whether the name has another value."""
         return constant_of(self._names.get(self.name)) != self._before
+
+    def restore(self) -> None:
+        """Give the name its value at the time of the trace."""
+        self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
         return self
@@ -181,10 +189,16 @@ class Surroundings:
             return
         self._seen.add(code)
         self.words.update(code.co_names, _texts_in(code.co_consts))
-        for name in code.co_names:
-            if name in names and _is_watched(names[name]):
-                self.names.append(GlobalName(names, name))
-                self.contents += contents_of(names[name])
+        read = [each.argval for each in dis.get_instructions(code) if each.opname in _READS]
+        spaces = [(names, read)]
+        for name in read:
+            if _is_of_user(names.get(name)):  # a module, such as the module of settings
+                spaces.append((vars(names[name]), [*code.co_names]))
+        for space, wanted in spaces:
+            for name in dict.fromkeys(wanted):
+                if name in space and _is_watched(space[name]):
+                    self.names.append(GlobalName(space, name))
+                    self.contents += contents_of(space[name])
         self.replace(names, iter(code.co_names))
 
 
@@ -196,12 +210,21 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
             yield from _texts_in(each)
 
 
+def _is_of_user(value: Any) -> bool:
+    """Return whether a value is a module of the user."""
+    if not isinstance(value, ModuleType) or is_of_library(value.__name__):
+        return False
+    module = value.__name__.partition(".")[0]
+    return module not in sys.stdlib_module_names and module != "numpy"
+
+
 def _is_watched(value: Any) -> bool:
     """Return whether the contents of a global name may be a setting or a state."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]
-    return is_object(value) and module not in sys.stdlib_module_names
+    is_settings = isinstance(value, (Namespace, SimpleNamespace))
+    return is_settings or (is_object(value) and module not in sys.stdlib_module_names)
 
 
 def _may_differ(function: Any) -> bool:

@@ -152,6 +152,9 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
                     if values_in(each.container):
                         raise TraceError("it keeps a Tensor after its forward pass")
                     raise TraceError(f"it changes {each.kind} of its module in construct")
+            for name in tracer.surroundings.names:
+                if name.is_changed():
+                    raise TraceError(f"it changes '{name.name}' of its module in construct")
             for kind, of in of_classes.items():
                 if changed := _give_back_to_class(kind, of):
                     raise TraceError(f"{kind.__name__} sets its '{changed}' in construct")
@@ -167,6 +170,8 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
                 _give_back_to_class(kind, of)
             for each in [*contents, *tracer.surroundings.contents]:
                 each.restore()
+            for name in tracer.surroundings.names:
+                name.restore()
     del stand_ins, returned
     if tracer.is_kept():
         raise TraceError("it keeps a Tensor after its forward pass")
