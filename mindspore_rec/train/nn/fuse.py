@@ -18,8 +18,15 @@ from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_lay
 from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
 from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
-from mindspore_rec.train.nn.fusing.surroundings import constant_of
-from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, is_of_user, may_enter, trace
+from mindspore_rec.train.nn.fusing.surroundings import constant_of, constants_of_class
+from mindspore_rec.train.nn.fusing.trace import (
+    BY_LAYERS,
+    Trace,
+    classes_of,
+    is_of_user,
+    may_enter,
+    trace,
+)
 from mindspore_rec.train.nn.sum import Sum
 
 __all__ = ["apply_fuse", "fuse", "is_fused"]
@@ -46,10 +53,11 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
-    `FusedGraph` cannot use its operator, MindSpore's layers compute the network. If a cell between
-    the network and the layers has changed since the call, MindSpore's layers compute the network,
-    with one warning. A cell has changed if its type, its hooks, a child or a number in an attribute
-    differs.
+    `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
+    also compute the network, with one warning, if a cell between the network and the layers has
+    changed since the call. A cell has changed if its type, its hooks, a child, or a number or a
+    function in an attribute differs. MindSpore's layers also compute the network, without a
+    warning, if an argument of a call is neither a Tensor nor an omitted one.
 
     Args:
         cell: the network, not yet compiled.
@@ -172,12 +180,9 @@ class _Fusion:
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
         self.children = [each for cell in self.entered for each in _children_of(cell)]
-        self.numbers = [
-            (cell, name, constant_of(value))
-            for cell in self.entered
-            for name, value in vars(cell).items()
-            if is_of_user(name) and constant_of(value) is not None
-        ]
+        self.attributes = [(cell, _attributes_of(cell)) for cell in self.entered]
+        self.classes = [(kind, constants_of_class(kind)) for kind in classes_of(self.entered)]
+        self.words = {each for t in traces for each in t.words}
         self.names = [each for t in traces for each in t.names]
         self.has_modes = has_modes  # whether a forward pass depends on `training`
         self.paths = {id(cell): name for name, cell in network.cells_and_names()}
@@ -207,25 +212,57 @@ class _Fusion:
                 return f"{name} has another type or is computed again"
             if self.has_modes and cell.training != network.training:
                 return f"{name} is in another mode"
-        for names, name, value in self.names:
-            if constant_of(names.get(name)) != value:
-                return f"'{name}' of its module has another value than it had: call fuse again"
-        for cell, name, value in self.numbers:
-            if constant_of(vars(cell).get(name)) != value:
-                where = f"{self.paths.get(id(cell), '')}.{name}".lstrip(".")
-                return f"'{where}' has another value than it had: call fuse again"
+        for each in self.names:
+            if each.is_changed():
+                return f"'{each.name}' of its module has another value than it had: call fuse again"
+        for kind, constants in self.classes:
+            if constants_of_class(kind) != constants:
+                return f"an attribute of the class {kind.__name__} has changed: call fuse again"
         for child in self.children:
             if activation_of(child.cell) and (is_watched(child.cell) or is_altered(child.cell)):
                 return f"'{self.paths.get(id(child.cell), '')}' in it has hooks or another type"
             if child.parent._cells.get(child.name) is not child.cell:
                 name = f"{self.paths.get(id(child.parent), '')}.{child.name}".lstrip(".")
                 return f"'{name}' in it is another cell than it was"
+        known = {(id(child.parent), child.name) for child in self.children}
+        for child in [each for cell in self.entered for each in _children_of(cell)]:
+            if (id(child.parent), child.name) not in known:
+                name = f"{self.paths.get(id(child.parent), '')}.{child.name}".lstrip(".")
+                return f"'{name}' in it is a new cell: call fuse again"
+        for cell, before in self.attributes:
+            if name := self._changed_name(_attributes_of(cell), before):
+                where = f"{self.paths.get(id(cell), '')}.{name}".lstrip(".")
+                return f"'{where}' has another value than it had: call fuse again"
         return None
+
+    def _changed_name(self, now: dict[str, Any], before: dict[str, Any]) -> str:
+        """Return the name of the first attribute that differs, or ''."""
+        if now == before:
+            return ""
+        for name in [*before, *now]:
+            is_new = name not in before
+            if is_new and name not in self.words:
+                continue  # `construct` does not read it
+            if is_new or name not in now or now[name] != before[name]:
+                return name
+        return ""
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
     """Return whether a `FusedGraph` can call its layers one by one as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
+
+
+def _attributes_of(cell: nn.Cell) -> dict[str, Any]:
+    """Return the names of a cell's attributes, with the numbers and functions in them."""
+    attributes = {
+        name: constant_of(value)
+        for name, value in vars(cell).items()
+        if is_of_user(name) and not isinstance(value, FusedGraph)
+    }
+    for name, parameter in cell._params.items():
+        attributes[name] = parameter is None
+    return attributes
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
@@ -262,8 +299,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
         raise problem
     if len(blocks) == total - signature.required + 1 and not signature.is_full:
         if all(lines == blocks[0][1] for _, lines in blocks):
-            blocks = [("", blocks[0][1])]
-    fusion = _Fusion(network, traces, has_modes)
+            blocks = [(signature.condition_of_any(), blocks[0][1])]
     kind: Any = type(network)
     attributes = {
         "construct": construct_of(signature, blocks),
@@ -279,6 +315,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
         network.__class__ = fused_kind
     except TypeError as error:
         raise TraceError(f"its class can have no subclass here: {error}") from error
+    fusion = _Fusion(network, traces, has_modes)
     for name, graph in operators.graphs.values():
         # Use `object.__setattr__`, because `cells()` of the network must not yield the operator.
         # Use `nn.Cell.set_train`, because the operator's method would also set the mode of the
@@ -305,14 +342,15 @@ def _class_before(network: nn.Cell) -> Any:
 def _add_flags_recursive(network: nn.Cell, **flags: Any) -> nn.Cell:
     """Set flags, such as the mode, of a network and of its operators."""
     _class_before(network).add_flags_recursive(network, **flags)
-    for graph in vars(network)[_FUSION].graphs:
-        graph.add_flags_recursive(**flags)
+    if is_fused(network):
+        for graph in vars(network)[_FUSION].graphs:
+            graph.add_flags_recursive(**flags)
     return network
 
 
 def _is_used(network: nn.Cell) -> bool:
-    fusion: _Fusion = vars(network)[_FUSION]
-    return fusion.is_used(network)
+    fusion: _Fusion | None = vars(network).get(_FUSION)
+    return fusion is not None and fusion.is_used(network)  # None: another network of its type
 
 
 def _undo(network: nn.Cell) -> None:
@@ -320,20 +358,35 @@ def _undo(network: nn.Cell) -> None:
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
         network.__class__ = _class_before(network)
-        for name in [n for n, value in vars(network).items() if value in fusion.graphs]:
+        graphs = {id(graph) for graph in fusion.graphs}
+        for name in [n for n, value in vars(network).items() if id(value) in graphs]:
             del vars(network)[name]
 
 
 def _paths(network: nn.Cell) -> dict[int, str]:
-    """Return the path of each cell and primitive as Python text, such as 'self.towers[0]'."""
-    paths = {}
-    for name, cell in network.cells_and_names():
-        parts = name.split(".") if name else []
-        if all(part.isidentifier() or part.isdigit() for part in parts):
-            text = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
-            paths[id(cell)] = f"self{text}"
-            for attribute, primitive in cell._primitives.items():
-                paths[id(primitive)] = f"self{text}.{attribute}"
+    """Return the path of each cell and primitive as Python text, such as 'self.towers[0]'.
+
+    A cell whose name is no Python name, such as the child '0' of an ordinary cell, has no path.
+    """
+    paths: dict[int, str] = {}
+
+    def add(cell: nn.Cell, text: str) -> None:
+        if id(cell) in paths:
+            return
+        paths[id(cell)] = text
+        for attribute, primitive in cell._primitives.items():
+            paths[id(primitive)] = f"{text}.{attribute}"
+        for place, (name, child) in enumerate(cell._cells.items()):
+            if child is None:
+                continue
+            if isinstance(cell, nn.CellDict):
+                add(child, f"{text}[{name!r}]")
+            elif isinstance(cell, (nn.CellList, nn.SequentialCell)):
+                add(child, f"{text}[{place}]")
+            elif name.isidentifier():
+                add(child, f"{text}.{name}")
+
+    add(network, "self")
     return paths
 
 
@@ -342,12 +395,14 @@ class _Operators:
 
     Attributes:
         cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
+        names: name of each cell, such as 'towers.0', by the cell's `id`.
         graphs: name and cell of each operator, by the operator's layers, inputs and outputs.
     """
 
     def __init__(self, network: nn.Cell) -> None:
         self._network = network
         self.cells = _paths(network)
+        self.names = {id(cell): name for name, cell in network.cells_and_names()}
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
@@ -369,8 +424,7 @@ class _Operators:
         steps: dict[str, tuple[Any, list[str]]] = {}
         widths = dict(made.inputs)
         for node in made.nodes:
-            path = "sum" if node.layer is None else self.cells.get(id(node.layer), "")
-            name = path.removeprefix("self.").replace("[", ".").replace("]", "")
+            name = "sum" if node.layer is None else self.names.get(id(node.layer), "")
             while name in steps:
                 name += "'"
             steps[name] = (_part_of(node, widths), [names[number] for number in node.reads])

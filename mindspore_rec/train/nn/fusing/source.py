@@ -39,7 +39,7 @@ def construct(self, {arguments}):
         return {by_layers}
 '''
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "bool_")
-_OF_MODULE = ("mindspore", "mint", "ops")  # names in the text that are no arguments
+_OF_MODULE = ("mindspore", "mint", "ops", "isinstance")  # names in the text that are no arguments
 _PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -70,7 +70,7 @@ class Signature:
             self.names = tuple(f"{name}[{i}]" for i in range(inputs))
             self.required, self.text = inputs, f"*{name}"
             self.by_layers = f"self.{BY_LAYERS}(*{name})"
-            self.is_full = f"len({name}) == {inputs}"
+            self.is_full = f"len({name}) == {inputs} and {_are_tensors(self.names)}"
             return
         for each in parameters:
             if each.kind not in _PLAIN:
@@ -90,13 +90,28 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition, true if exactly the first `count` arguments are passed."""
+        """Return a Python condition, true if exactly the first `count` arguments are Tensors.
+
+        The other arguments are None.
+        """
         if self.is_full:
             return self.is_full
-        optional = self.names[self.required :]
-        present = [f"{name} is not None" for name in optional[: count - self.required]]
-        missing = [f"{name} is None" for name in optional[count - self.required :]]
-        return " and ".join([*present, *missing])
+        missing = [f"{name} is None" for name in self.names[count:]]
+        return " and ".join([*filter(None, [_are_tensors(self.names[:count])]), *missing])
+
+    def condition_of_any(self) -> str:
+        """Return a Python condition, true if the required arguments are Tensors.
+
+        The other arguments are Tensors or None.
+        """
+        optional = [f"({n} is None or {_are_tensors([n])})" for n in self.names[self.required :]]
+        required = _are_tensors(self.names[: self.required])
+        return " and ".join([*filter(None, [required]), *optional])
+
+
+def _are_tensors(names: Sequence[str]) -> str:
+    """Return a Python condition, true if arguments are Tensors; '' without arguments."""
+    return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 
 def forward_lines(
@@ -180,7 +195,8 @@ def _text(step: Step, texts: Mapping[int, str], cells: Mapping[int, str]) -> str
         return f"{positional[0]}.{step.target}({', '.join([*positional[1:], *named])})"
     if step.kind == "function":
         return f"{step.target}({', '.join([*positional, *named])})"
-    return f"({positional[0]} {step.target} {positional[1]})"
+    operands = [f"({each})" if each.startswith("-") else each for each in positional]
+    return f"({operands[0]} {step.target} {operands[1]})"
 
 
 def _value(value: Any, texts: Mapping[int, str]) -> str:

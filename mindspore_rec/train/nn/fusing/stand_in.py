@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 
 from mindspore import Tensor
 
-__all__ = ["NothingToFuseError", "TraceError", "Recorder", "StandIn"]
+__all__ = ["NothingToFuseError", "Recorder", "StandIn", "TraceError", "problems"]
 
 # Methods that read or write a Tensor's elements.
 _OF_CONTENT = (
@@ -23,8 +24,25 @@ _OF_CONTENT = (
 )
 
 
+_thread = threading.local()
+
+
+def problems() -> list[str]:
+    """Return the messages of this thread's trace errors, to which the caller may write.
+
+    A `construct` may catch an error, so the trace reads the messages at its end.
+    """
+    if not hasattr(_thread, "problems"):
+        _thread.problems = []
+    return _thread.problems
+
+
 class TraceError(Exception):
     """Raised if a network cannot be written as a list of steps; the message states the reason."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        problems().append(message)
 
 
 class NothingToFuseError(TraceError):

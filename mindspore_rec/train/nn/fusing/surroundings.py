@@ -8,72 +8,115 @@ the trace ends with an error.
 
 from __future__ import annotations
 
+import dis
 import gc
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from argparse import Namespace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
 
+from mindspore_rec.train.nn.fusing.contents import Contents, contents_of, is_object, is_of_library
 from mindspore_rec.train.nn.fusing.stand_in import TraceError
 
-__all__ = ["Surroundings", "constant_of", "is_object", "is_of_library"]
+__all__ = ["GlobalName", "Surroundings", "constant_of", "constants_of_class"]
 
 _NUMBERS = (bool, int, float, str, type(None))
 _MODULES = ("time", "_datetime", "secrets", "logging", "_io")
 _BUILTINS = ("print", "input", "open")
-_OPAQUE = (nn.Cell, Tensor, ops.Primitive, type, FunctionType, MethodType, ModuleType)
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
 _MOST_ENTRIES = 100
 _DEPTH = 3
 
 
-def is_of_library(module: str) -> bool:
-    """Return whether a module belongs to MindSpore or to this package.
+class GlobalName:
+    """Value of a global name at the time of a trace.
 
-    Example:
-        >>> is_of_library("mindspore.nn"), is_of_library("shop.net")
-        (True, False)
+    A copy is the object itself, because the copy of a network has the same modules.
     """
-    return module.partition(".")[0] in ("mindspore", "mindspore_rec")
+
+    def __init__(self, names: dict[str, Any], name: str) -> None:
+        self._names, self.name, self._value = names, name, names[name]
+        self._before = constant_of(self._value)
+
+    def is_changed(self) -> bool:
+        """Return whether the name has another value."""
+        return constant_of(self._names.get(self.name)) != self._before
+
+    def restore(self) -> None:
+        """Give the name its value at the time of the trace."""
+        self._names[self.name] = self._value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
+        return self
+
+
+class _Same:
+    """A function, a primitive or another object, which only equals itself."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same):
+            return False
+        are_methods = isinstance(self.value, MethodType) and isinstance(other.value, MethodType)
+        return self.value == other.value if are_methods else self.value is other.value
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers and texts in a value, so that they can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. For any other value, the result is None.
+    cells or Tensors. Functions and primitives are compared by identity. The result is `...` for
+    None, and None for any other value.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])
         (1, 'sum', None)
     """
     if type(value) in _NUMBERS:
-        return "nan" if value != value else value
-    if depth == 0 or isinstance(value, _OPAQUE):
+        return "nan" if value != value else ... if value is None else value
+    if depth == 0 or isinstance(value, (nn.Cell, Tensor)):
         return None
-    if type(value) in (list, tuple, set, frozenset, dict):
+    if isinstance(value, ms.Type):
+        return str(value)
+    if isinstance(value, np.ndarray):
+        is_short = value.size <= _MOST_ENTRIES and not value.dtype.hasobject
+        return (value.shape, value.tobytes()) if is_short else None
+    if isinstance(value, _CONTAINERS):
         if len(value) > _MOST_ENTRIES:
             return len(value)
         if isinstance(value, (set, frozenset)):
             return frozenset(each for each in value if type(each) in _NUMBERS)
         entries = value.items() if isinstance(value, dict) else value
         return tuple(constant_of(each, depth - 1) for each in entries)
-    return constant_of(dict(vars(value)), depth - 1) if is_object(value) else None
+    inside = constant_of(dict(vars(value)), depth - 1) if is_object(value) else None
+    return (_Same(value), inside) if callable(value) else inside
 
 
-def is_object(value: Any) -> bool:
-    """Return whether a value is an object of a user's class that has attributes.
+def constants_of_class(kind: type) -> dict[str, Any]:
+    """Return the numbers and texts in the attributes of a class.
 
     Example:
-        >>> is_object(nn.ReLU()), is_object([1])
-        (False, False)
+        >>> constants_of_class(type("Net", (), {"scale": 2.0}))
+        {'scale': 2.0}
     """
-    if isinstance(value, _OPAQUE) or not hasattr(value, "__dict__"):
-        return False
-    return not is_of_library(type(value).__module__)
+    return {
+        name: constant_of(value)
+        for name, value in vars(kind).items()
+        if not name.startswith("__") and type(value) in (*_NUMBERS, *_CONTAINERS)
+    }
 
 
 class Surroundings:
@@ -84,7 +127,9 @@ class Surroundings:
             replacement records calls.
 
     Attributes:
-        numbers: namespace, name and value of each global number or text.
+        names: each global name of a number, a text, a container or an object.
+        contents: contents of these containers and objects before the network reads them.
+        words: names of globals and attributes, and texts, in the functions that the network calls.
         problem: reason why the trace is not valid for later steps, or ''.
     """
 
@@ -92,7 +137,9 @@ class Surroundings:
         self._functions = functions
         self._seen: set[CodeType] = set()
         self._replaced: list[tuple[dict[str, Any], str, Any]] = []
-        self.numbers: list[tuple[dict[str, Any], str, Any]] = []
+        self.names: list[GlobalName] = []
+        self.contents: list[Contents] = []
+        self.words: set[str] = set()
         self.problem = ""
 
     @contextmanager
@@ -141,10 +188,43 @@ class Surroundings:
         if code in self._seen or module in sys.stdlib_module_names or module == "numpy":
             return
         self._seen.add(code)
-        for name in code.co_names:
-            if name in names and type(names[name]) in _NUMBERS:
-                self.numbers.append((names, name, constant_of(names[name])))
+        self.words.update(code.co_names, _texts_in(code.co_consts))
+        read = [each.argval for each in dis.get_instructions(code) if each.opname in _READS]
+        spaces = [(names, read)]
+        for name in read:
+            if _is_of_user(names.get(name)):  # a module, such as the module of settings
+                spaces.append((vars(names[name]), [*code.co_names]))
+        for space, wanted in spaces:
+            for name in dict.fromkeys(wanted):
+                if name in space and _is_watched(space[name]):
+                    self.names.append(GlobalName(space, name))
+                    self.contents += contents_of(space[name])
         self.replace(names, iter(code.co_names))
+
+
+def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
+    for each in constants:
+        if type(each) is str:
+            yield each
+        elif isinstance(each, (tuple, frozenset)):
+            yield from _texts_in(each)
+
+
+def _is_of_user(value: Any) -> bool:
+    """Return whether a value is a module of the user."""
+    if not isinstance(value, ModuleType) or is_of_library(value.__name__):
+        return False
+    module = value.__name__.partition(".")[0]
+    return module not in sys.stdlib_module_names and module != "numpy"
+
+
+def _is_watched(value: Any) -> bool:
+    """Return whether the contents of a global name may be a setting or a state."""
+    if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
+        return True
+    module = type(value).__module__.partition(".")[0]
+    is_settings = isinstance(value, (Namespace, SimpleNamespace))
+    return is_settings or (is_object(value) and module not in sys.stdlib_module_names)
 
 
 def _may_differ(function: Any) -> bool:

@@ -13,26 +13,37 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec.train.graph.lock import graph_lock
+from mindspore_rec.train.nn.fusing.contents import contents_of, is_of_library
 from mindspore_rec.train.nn.fusing.layers import is_layer
-from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
-from mindspore_rec.train.nn.fusing.surroundings import Surroundings, is_object, is_of_library
+from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError, problems
+from mindspore_rec.train.nn.fusing.surroundings import GlobalName, Surroundings
 
-__all__ = ["BY_LAYERS", "Step", "Trace", "is_of_user", "may_enter", "trace", "values_in"]
+__all__ = [
+    "BY_LAYERS",
+    "Step",
+    "Trace",
+    "classes_of",
+    "is_of_user",
+    "may_enter",
+    "trace",
+    "values_in",
+]
 
 BY_LAYERS = "construct_by_layers"
 """Name of the method that a fused cell has in the place of its class's `construct`."""
 
+_SET_LATER = ("_func_graph_flags", "sequence_modified")  # MindSpore's attributes of some cells
 _MODULES: dict[str, ModuleType] = {
     "ops": ops,
     "mint": mint,
@@ -74,14 +85,16 @@ class Trace:
         steps: the steps in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
-        names: namespace, name and value of each global number that `construct` reads.
+        names: global names that `construct` reads.
+        words: names and texts in the functions that `construct` calls.
     """
 
     inputs: int
     steps: list[Step] = field(default_factory=list)
     result: int | tuple[int, ...] = 0
     entered: list[nn.Cell] = field(default_factory=list)
-    names: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
+    names: list[GlobalName] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
@@ -113,13 +126,16 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
-    contents = [
-        each
-        for of in attributes
+    of_classes = {kind: dict(vars(kind)) for kind in classes_of(cells)}
+    values = [value for of in attributes for name, value in of.items() if is_of_user(name)]
+    values += [
+        value
+        for of in of_classes.values()
         for name, value in of.items()
-        if is_of_user(name)
-        for each in _contents_of(value)
+        if not name.startswith("__")
     ]
+    contents = [each for value in values for each in contents_of(value)]
+    problems().clear()
     tracer = _Tracer(network, len(arguments))
     stand_ins = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
     with graph_lock, _recording(tracer):
@@ -131,6 +147,17 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
             for each in contents:
                 if each.are_changed():
                     raise TraceError(f"it changes {each.kind} of a cell in construct")
+            for each in tracer.surroundings.contents:
+                if each.are_changed():
+                    if values_in(each.container):
+                        raise TraceError("it keeps a Tensor after its forward pass")
+                    raise TraceError(f"it changes {each.kind} of its module in construct")
+            for name in tracer.surroundings.names:
+                if name.is_changed():
+                    raise TraceError(f"it changes '{name.name}' of its module in construct")
+            for kind, of in of_classes.items():
+                if changed := _give_back_to_class(kind, of):
+                    raise TraceError(f"{kind.__name__} sets its '{changed}' in construct")
             traced = tracer.finish(returned)
         except TraceError:
             raise
@@ -139,8 +166,12 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
         finally:
             for cell, before in zip(cells, attributes, strict=True):
                 _give_back(cell, before)
-            for each in contents:
+            for kind, of in of_classes.items():
+                _give_back_to_class(kind, of)
+            for each in [*contents, *tracer.surroundings.contents]:
                 each.restore()
+            for name in tracer.surroundings.names:
+                name.restore()
     del stand_ins, returned
     if tracer.is_kept():
         raise TraceError("it keeps a Tensor after its forward pass")
@@ -207,11 +238,13 @@ class _Tracer:
             raise TraceError(f"it calls a {type(cell).__name__} with something else than Tensors")
         if not is_layer(cell) and may_enter(cell):
             steps, entered = len(self.trace.steps), len(self.trace.entered)
+            errors = len(problems())
             try:
                 returned = self.enter(cell, args, kwargs)
             except Exception:  # the cell is one step, whatever is in it
                 if self.surroundings.problem:
                     raise
+                del problems()[errors:]
                 has_steps = False
             else:
                 # Keep the inner steps if the cell contains layers or has several results.
@@ -239,7 +272,9 @@ class _Tracer:
         """Finish and return the trace of a network whose result is `returned`."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
-        self.trace.names = self.surroundings.numbers
+        if problems():
+            raise TraceError(problems()[0])  # which the network has caught
+        self.trace.names, self.trace.words = self.surroundings.names, self.surroundings.words
         several = type(returned) is tuple
         results = returned if several else (returned,)
         if not results or not all(_is_stand_in(each) for each in results):
@@ -292,36 +327,34 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
     return changed
 
 
-class _Contents(NamedTuple):
-    """Contents that a list, dict, set or object in a cell's attribute had before a trace."""
+def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
+    """Return the user's classes of cells, with their bases.
 
-    container: Any
-    before: Any
-    kind: str
-
-    def are_changed(self) -> bool:
-        """Return whether the contents of the container have changed."""
-        return self._identities(self.container) != self._identities(self.before)
-
-    def restore(self) -> None:
-        """Restore the contents of the container."""
-        if self.are_changed():
-            self.container.clear()
-            extend = type(self.container) is list
-            (self.container.extend if extend else self.container.update)(self.before)
-
-    @staticmethod
-    def _identities(contents: Any) -> Any:
-        if isinstance(contents, dict):
-            return {name: id(value) for name, value in contents.items()}
-        return {*contents} if isinstance(contents, set) else [id(each) for each in contents]
+    Example:
+        >>> classes_of([nn.ReLU(), nn.SequentialCell()])
+        []
+    """
+    kinds = {kind: None for cell in cells for kind in type(cell).__mro__}
+    return [
+        kind
+        for kind in kinds
+        if not is_of_library(kind.__module__)
+        and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
+    ]
 
 
-def _contents_of(value: Any) -> Iterator[_Contents]:
-    if type(value) in (list, dict, set):
-        yield _Contents(value, value.copy(), "a list, dict or set")
-    elif is_object(value):
-        yield _Contents(vars(value), dict(vars(value)), "an object")
+def _give_back_to_class(kind: type, before: dict[str, Any]) -> str:
+    """Restore the attributes of a class; return the name of a changed attribute, or ''."""
+    changed = ""
+    for name, value in [*vars(kind).items()]:
+        if name.startswith("__") or before.get(name, kind) is value:
+            continue
+        changed = name
+        if name in before:
+            setattr(kind, name, before[name])
+        else:
+            delattr(kind, name)
+    return changed
 
 
 @cache
@@ -336,7 +369,7 @@ def is_of_user(name: str) -> bool:
         >>> is_of_user("scale"), is_of_user("training")
         (True, False)
     """
-    return name not in _of_every_cell() and name != "_func_graph_flags"
+    return name not in _of_every_cell() and name not in _SET_LATER
 
 
 def _words_of(error: Exception) -> str:

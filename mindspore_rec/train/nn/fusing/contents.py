@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contents of lists, dicts, sets, arrays and objects, to be compared and restored after a trace."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+__all__ = ["Contents", "contents_of", "is_object", "is_of_library"]
+
+_OPAQUE = (nn.Cell, Tensor, ops.Primitive, type, FunctionType, MethodType, ModuleType)
+_MOST_ENTRIES = 100
+_MOST_BYTES = 1 << 16
+_DEPTH = 4
+
+
+def is_of_library(module: str) -> bool:
+    """Return whether a module belongs to MindSpore or to this package.
+
+    Example:
+        >>> is_of_library("mindspore.nn"), is_of_library("shop.net")
+        (True, False)
+    """
+    return module.partition(".")[0] in ("mindspore", "mindspore_rec")
+
+
+def is_object(value: Any) -> bool:
+    """Return whether a value is an object of a user's class that has attributes.
+
+    Example:
+        >>> is_object(nn.ReLU()), is_object([1])
+        (False, False)
+    """
+    if isinstance(value, _OPAQUE) or not hasattr(value, "__dict__"):
+        return False
+    return not is_of_library(type(value).__module__)
+
+
+class Contents(NamedTuple):
+    """Contents of a list, dict, set, array or object before a trace."""
+
+    container: Any
+    before: Any
+    kind: str
+
+    def are_changed(self) -> bool:
+        """Return whether the contents of the container have changed."""
+        return _identities(self.container) != _identities(self.before)
+
+    def restore(self) -> None:
+        """Restore the contents of the container."""
+        if not self.are_changed():
+            return
+        if isinstance(self.container, np.ndarray):
+            self.container[...] = self.before
+        elif isinstance(self.container, dict):  # a Counter's own `update` would add
+            dict.clear(self.container)
+            dict.update(self.container, self.before)
+        else:
+            self.container.clear()
+            extends = isinstance(self.container, (list, deque))
+            (self.container.extend if extends else self.container.update)(self.before)
+
+
+def contents_of(value: Any, depth: int = _DEPTH) -> Iterator[Contents]:
+    """Yield the contents of a value, and of the values inside it.
+
+    Example:
+        >>> [each.before for each in contents_of({"calls": [1, 2]})]
+        [{'calls': [1, 2]}, [1, 2]]
+    """
+    if depth == 0 or isinstance(value, _OPAQUE):
+        return
+    inside: Any = ()
+    if isinstance(value, np.ndarray):
+        if value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
+            yield Contents(value, value.copy(), "an array")
+    elif isinstance(value, dict):
+        yield Contents(value, dict(value), "a list, dict or set")
+        inside = value.values()
+    elif isinstance(value, (list, deque)):
+        yield Contents(value, list(value), "a list, dict or set")
+        inside = value
+    elif isinstance(value, set):
+        yield Contents(value, set(value), "a list, dict or set")
+    elif isinstance(value, tuple):
+        inside = value
+    elif is_object(value):
+        yield Contents(vars(value), dict(vars(value)), "an object")
+        inside = vars(value).values()
+    if len(inside) <= _MOST_ENTRIES:
+        for each in [*inside]:
+            yield from contents_of(each, depth - 1)
+
+
+def _identities(contents: Any) -> Any:
+    if isinstance(contents, np.ndarray):
+        return contents.tobytes()
+    if isinstance(contents, dict):
+        return {name: id(value) for name, value in contents.items()}
+    return {*contents} if isinstance(contents, set) else [id(each) for each in contents]
