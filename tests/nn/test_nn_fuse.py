@@ -48,6 +48,7 @@ def seen_of(net: nn.Cell, batch: int) -> tuple[Any, Any, list[np.ndarray]]:
 )
 @example(1, 4, 0.3, True, False, 300, ms.GRAPH_MODE, True)
 @example(2, 3, 0.0, False, True, 33, ms.GRAPH_MODE, True)
+@example(631, 3, 0.0, False, True, 7, ms.GRAPH_MODE, False)  # layers that nothing reads
 def test_a_fused_network_is_its_layers(
     seed, count, dropout, batch_norm, activates, batch, mode, training
 ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,12 +90,34 @@ def plan(trace: Trace) -> Plan:
     Raises:
         TraceError: there is nothing for an operator to do, or the width of a value is unknown.
     """
-    return _Planner(trace).plan()
+    try:
+        return _Planner(trace, {step.value for step in trace.steps}).plan()
+    except NothingToFuseError:
+        # Layers whose values nothing reads may have kept the other layers out of the operator.
+        return _Planner(trace, _read_values(trace)).plan()
+
+
+def _read_values(trace: Trace) -> set[int]:
+    """Return the numbers of the values that the result of a trace depends on."""
+    results = trace.result if isinstance(trace.result, tuple) else (trace.result,)
+    values = {*results}
+    for step in reversed(trace.steps):
+        if step.value in values:
+            values.update(step.reads)
+    return values
 
 
 class _Planner:
-    def __init__(self, trace: Trace) -> None:
+    """Planner of a trace.
+
+    Args:
+        trace: the trace.
+        values: numbers of the values that the operator may compute.
+    """
+
+    def __init__(self, trace: Trace, values: Container[int]) -> None:
         self.trace = trace
+        self.may_compute = values
         self.nodes: dict[int, Node] = {}  # by the value that it returns
         self.stages = dict.fromkeys(range(trace.inputs), _BEFORE)
         self.widths: dict[int, int] = {}
@@ -186,6 +208,8 @@ class _Planner:
 
     def _takes(self, step: Step, stage: int) -> bool:
         """Add a step to the operator if possible, and return whether the step was added."""
+        if step.value not in self.may_compute:
+            return False
         if step.kind == "cell" and is_layer(step.target):
             return self._takes_layer(step)
         if stage != _INSIDE:
