@@ -4,9 +4,9 @@
     python benchmarks/data_pipeline.py --rows 2000000 --json OUT
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096. The readers are `datasets.common.batches`, which returns NumPy arrays in order and
-shuffled, and `as_dataset`, a `mindspore.dataset` for `RecModel`. The first pass is not counted, so
-the files are in the system's page cache.
+batches of 4096. There are two readers. `datasets.common.batches` returns NumPy arrays, once in
+order and once shuffled. `as_dataset` returns a `mindspore.dataset` for `RecModel`. The first pass
+is not counted, so the files are in the system's page cache.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class TableDifference:
     """Counts of the rows by which one table differs between two states.
 
     Attributes:
-        only_first, only_second: rows whose key only one state has.
+        only_first, only_second: rows whose key is only in the first, or only in the second state.
         changed: rows of both states whose bits differ.
         same: rows that have the same bits in both states.
         largest: greatest absolute difference of a value.

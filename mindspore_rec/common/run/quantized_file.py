@@ -32,7 +32,7 @@ _INTEGERS = ("count", "last_step", "last_time")
 
 
 def to_quantised_batch(rows: np.ndarray, numbers: str) -> pa.RecordBatch:
-    """Return rows in the columns of a quantized file.
+    """Convert rows to the column layout of a quantized file.
 
     Args:
         rows: structured array of a table's rows.

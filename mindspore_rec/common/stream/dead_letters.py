@@ -61,7 +61,7 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Look up which messages from `offsets` on are already in the dead-letter topic.
+        """Look up which messages at or after `offsets` are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.

@@ -245,7 +245,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Count the current task's call as long as the call runs."""
+        """Include the current task's call in the number of running calls until the call ends."""
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))
