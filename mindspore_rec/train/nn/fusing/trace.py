@@ -338,7 +338,8 @@ def classes_of(cells: Iterable[nn.Cell]) -> list[type]:
     return [
         kind
         for kind in kinds
-        if not is_of_library(kind.__module__)
+        if kind not in nn.Cell.__mro__
+        and not is_of_library(kind.__module__)
         and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
     ]
 
