@@ -10,7 +10,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from mindspore_rec.nn import FusedGraph
+from mindspore_rec.nn import FusedGraph, fuse
 from mindspore_rec.nn.fused import FusedLayer
 
 _Layer = TypeVar("_Layer", bound=FusedLayer)
@@ -104,3 +104,13 @@ def close(got: list[np.ndarray], expected: list[np.ndarray], bound: float = 1e-5
         if other.size:
             scale = max(float(np.abs(other).max()), 1e-30)
             np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=bound)
+
+
+def fused_pair(kind: type[nn.Cell]) -> tuple[Any, Any]:
+    """Return a network that is fused, and one with the same weights that is not."""
+    ms.set_seed(2)
+    plain = kind()
+    fused = kind()
+    for to, of in zip(fused.get_parameters(), plain.get_parameters(), strict=True):
+        to.set_data(of.value())
+    return fuse(fused), plain

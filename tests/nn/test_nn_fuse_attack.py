@@ -210,24 +210,27 @@ def test_attributes_that_construct_does_not_read(mode):
     assert assert_same(fused, plain, Tensor(ROWS)) == [] and fused.runs_as_operator
 
 
+def assert_change_is_seen(construct: Any, change: Any, words: str) -> None:
+    fused, plain = pair(construct)
+    change()
+    said = assert_same(fused, plain, Tensor(ROWS))
+    assert len(said) == 1 and words in said[0]
+
+
 def test_a_dict_of_the_module_that_changes_is_seen(pynative, monkeypatch):
     def construct(self, x):
         return self.logit(x) * SETTINGS["scale"]
 
-    fused, plain = pair(construct)
-    monkeypatch.setitem(SETTINGS, "scale", 5.0)
-    said = assert_same(fused, plain, Tensor(ROWS))
-    assert len(said) == 1 and "'SETTINGS' of its module has another value" in said[0]
+    words = "'SETTINGS' of its module has another value"
+    assert_change_is_seen(construct, lambda: monkeypatch.setitem(SETTINGS, "scale", 5.0), words)
 
 
 def test_a_number_of_another_module_that_changes_is_seen(pynative, monkeypatch):
     def construct(self, x):
         return self.logit(x) * listed_nets.F
 
-    fused, plain = pair(construct)
-    monkeypatch.setattr(listed_nets, "F", 9)
-    said = assert_same(fused, plain, Tensor(ROWS))
-    assert len(said) == 1 and "'F' of its module has another value" in said[0]
+    words = "'F' of its module has another value"
+    assert_change_is_seen(construct, lambda: monkeypatch.setattr(listed_nets, "F", 9), words)
 
 
 def test_a_global_name_that_is_only_an_attribute_in_construct(pynative, monkeypatch):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.nn import MLP, fuse
+from tests.nn.fused_cells import fused_pair
 
 A, B = np.random.default_rng(5).standard_normal((2, 8, 6)).astype(np.float32)
 
@@ -95,16 +95,6 @@ class Added(Two):
         return self.out(ops.concat((total, self.two(a)), 1))
 
 
-def pair(kind: type[Two]) -> tuple[Any, Any]:
-    """Return a network that is fused, and one with the same weights that is not."""
-    ms.set_seed(2)
-    plain = kind()
-    fused = kind()
-    for to, of in zip(fused.get_parameters(), plain.get_parameters(), strict=True):
-        to.set_data(of.value())
-    return fuse(fused), plain
-
-
 def equal(fused: Any, plain: Any) -> None:
     """Compare outputs in both modes, and the parameters afterwards."""
     for training in (True, True, False):
@@ -117,7 +107,7 @@ def equal(fused: Any, plain: Any) -> None:
 
 @pytest.mark.parametrize("kind", [Names, TwiceNormalized, Added])
 def test_it_computes_what_it_says_in_its_order(mode, kind):
-    fused, plain = pair(kind)
+    fused, plain = fused_pair(kind)
     assert fused.runs_as_operator and fused.fused_graph.is_fused
     equal(fused, plain)
 
@@ -139,7 +129,7 @@ def test_what_would_be_done_once_cannot_be_fused(kind, reason):
 
 
 def test_a_number_that_changes_is_seen(pynative):
-    fused, plain = pair(Scaled)
+    fused, plain = fused_pair(Scaled)
     equal(fused, plain)
     fused.scale = plain.scale = 3.0
     with pytest.warns(RuntimeWarning, match="'scale' has another value than it had: call fuse"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `construct` uses beside its arguments: functions by other names, numbers, Parameters."""
+"""Functions, numbers and Parameters that a `construct` reads in addition to its arguments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.ops import concat, relu as positive
 
 from mindspore_rec.nn import MLP, fuse
+from tests.nn.fused_cells import fused_pair
 
 A, B = np.random.default_rng(5).standard_normal((2, 8, 6)).astype(np.float32)
 FACTOR = 2.0
@@ -88,16 +89,6 @@ class Ranking(Registered, kind="ranking"):
         return self.logit(a, b)
 
 
-def pair(kind: type[Two]) -> tuple[Any, Any]:
-    """Return a network that is fused, and one with the same weights that is not."""
-    ms.set_seed(2)
-    plain = kind()
-    fused = kind()
-    for to, of in zip(fused.get_parameters(), plain.get_parameters(), strict=True):
-        to.set_data(of.value())
-    return fuse(fused), plain
-
-
 def equal(fused: Any, plain: Any) -> None:
     one, other = (net(Tensor(A), Tensor(B)).asnumpy() for net in (fused, plain))
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -105,7 +96,7 @@ def equal(fused: Any, plain: Any) -> None:
 
 @pytest.mark.parametrize("kind", [Named, Ranking])
 def test_functions_by_any_name_and_classes_of_any_kind(mode, kind):
-    fused, plain = pair(kind)
+    fused, plain = fused_pair(kind)
     assert fused.runs_as_operator and fused.fused_graph.is_fused
     equal(fused, plain)
     assert Registered.kinds == ["ranking"]
@@ -113,7 +104,7 @@ def test_functions_by_any_name_and_classes_of_any_kind(mode, kind):
 
 
 def test_a_network_that_loops_over_its_cells(pynative):
-    fused, plain = pair(Looping)
+    fused, plain = fused_pair(Looping)
     assert [*fused.cells()] == [fused.one, fused.two, fused.out] and fused.runs_as_operator
     equal(fused, plain)
     fused.set_train()
@@ -138,7 +129,7 @@ def change_factors(net: Any) -> None:
     [(change_settings, "'settings' has another value"), (change_factors, "'factors' has another")],
 )
 def test_a_setting_that_changes_is_seen(pynative, change, words):
-    fused, plain = pair(Configured)
+    fused, plain = fused_pair(Configured)
     equal(fused, plain)
     change(fused)
     change(plain)
@@ -147,7 +138,7 @@ def test_a_setting_that_changes_is_seen(pynative, change, words):
 
 
 def test_a_name_of_the_module_that_changes_is_seen(pynative, monkeypatch):
-    fused, plain = pair(Configured)
+    fused, plain = fused_pair(Configured)
     monkeypatch.setitem(globals(), "FACTOR", 7.0)
     with pytest.warns(RuntimeWarning, match="'FACTOR' of its module has another value"):
         equal(fused, plain)
@@ -222,7 +213,7 @@ class Rows(Two):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_layers_of_different_numbers_of_rows(mode, dynamic):
-    fused, plain = pair(Rows)
+    fused, plain = fused_pair(Rows)
     items = np.stack((A, B), 1)
     if dynamic:
         shapes = ([None, 6], [None, 2, 6])

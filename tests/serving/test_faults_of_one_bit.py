@@ -92,7 +92,7 @@ class Holder:
 
 @dataclass
 class Setting:
-    """What holders are made of: a trained run, its rows of `ALL`, a folder and a table's name."""
+    """Source of a holder: a trained run, the run's rows of `ALL`, a folder and a table's name."""
 
     path: Path
     values: np.ndarray
