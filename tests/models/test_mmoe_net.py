@@ -184,7 +184,7 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
 def test_bad_arguments(unique, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         config = EmbeddingConfig(**arguments.pop("held", {}))
-        described = {"fields": 2, "numbers": 1, "tasks": ("one", "two")}
+        described: dict[str, Any] = {"fields": 2, "numbers": 1, "tasks": ("one", "two")}
         described = {key: arguments.pop(key, value) for key, value in described.items()}
         MMoE(PackedFeatures(config=config, **described), name=unique(), **arguments)
 

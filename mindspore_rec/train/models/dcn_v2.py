@@ -77,10 +77,11 @@ class DCNv2(Network):
 
     Example:
         >>> import mindspore as ms
-        >>> from mindspore_rec import Column, Schema
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
         >>> from mindspore_rec.models import CrossMixture, DCNv2
-        >>> columns = [Column("user", "category"), Column("item", "category")]
-        >>> schema = Schema([*columns, Column("clicked", "label")], embedding_dim=4)
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
         >>> net = DCNv2(schema, cross=CrossMixture(rank=2), hidden=(8,), name="doc.dcn_v2")
         >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 1)

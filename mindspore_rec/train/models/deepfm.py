@@ -53,10 +53,11 @@ class DeepFM(Network):
 
     Example:
         >>> import mindspore as ms
-        >>> from mindspore_rec import Column, Schema
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
         >>> from mindspore_rec.models import DeepFM
-        >>> columns = [Column("user", "category"), Column("item", "category")]
-        >>> schema = Schema([*columns, Column("clicked", "label")], embedding_dim=4)
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
         >>> net = DeepFM(schema, hidden=(8,), name="doc.deepfm")
         >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 1)

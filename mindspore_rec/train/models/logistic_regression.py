@@ -43,10 +43,11 @@ class LogisticRegression(Network):
 
     Example:
         >>> import mindspore as ms
-        >>> from mindspore_rec import Column, Schema
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
         >>> from mindspore_rec.models import LogisticRegression
-        >>> columns = [Column("user", "category"), Column("item", "category")]
-        >>> schema = Schema([*columns, Column("clicked", "label")], embedding_dim=4)
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
         >>> net = LogisticRegression(schema, name="doc.logistic_regression")
         >>> net(Tensor([[1, 2]], ms.int64)).asnumpy().tolist()
         [[0.0]]

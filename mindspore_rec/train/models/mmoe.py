@@ -53,10 +53,11 @@ class MMoE(Network):
 
     Example:
         >>> import mindspore as ms
-        >>> from mindspore_rec import Column, Schema
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
         >>> from mindspore_rec.models import MMoE
-        >>> columns = [Column("user", "category"), Column("item", "category")]
-        >>> labels = [Column("clicked", "label"), Column("bought", "label")]
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item")]
+        >>> labels = [LabelColumn("clicked"), LabelColumn("bought")]
         >>> net = MMoE(Schema([*columns, *labels], embedding_dim=4), experts=2, name="doc.mmoe")
         >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 2)

@@ -206,7 +206,7 @@ def _checked(model: str, kind: Any) -> type[Network]:
             f"the class of model {model!r} must derive from mindspore_rec.models.Network, got "
             f"{kind!r}"
         )
-    return kind  # type: ignore[no-any-return]
+    return kind
 
 
 def _instead(word: str, known: Any, title: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from mindspore import Tensor, nn
 
+from mindspore_rec.common.columns.lists import PADDING_KEY
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.rows.policies import CountAdmission, Eviction
 from mindspore_rec.train.models.features import Features
@@ -18,8 +19,6 @@ from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_config import TableConfig
 
 __all__ = ["SchemaFeatures"]
-
-PADDING_KEY = -(1 << 63)
 
 
 class _Window(NamedTuple):
@@ -228,10 +227,15 @@ def _table_config(
     described = schema.tables[group]
     seconds = described.eviction
     settings = (described.embedding_dim, described.admission, seconds)
-    if described.name is not None:
-        name += f".{described.name}"
-    elif settings != (schema.embedding_dim, None, None):
+    if described.name is None and settings != (schema.embedding_dim, None, None):
         name += f".{group}"
+        if str(group) in [each.name for each in schema.tables]:
+            raise ValueError(
+                f"table '{group}' of the schema has the name of a table that is numbered: choose "
+                "a name that is no number"
+            )
+    elif described.name is not None:
+        name += f".{described.name}"
     return TableConfig(
         1 if weights else described.embedding_dim,
         name=name,
