@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -29,12 +31,15 @@ from mindspore_rec.train.callbacks.validation import (
     check_frequency,
     count_evaluations,
 )
+from mindspore_rec.train.checkpoint.directory import save_checkpoint
+from mindspore_rec.train.checkpoint.publication import Publication
 from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.data.finite_batches import check_batch, check_inputs
 from mindspore_rec.train.data.given_data import check_batches_given, check_read_again, no_batch
 from mindspore_rec.train.data.label_range import check_label_range
 from mindspore_rec.train.graph.batch_columns import BatchColumns
 from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.graph.graph_mode import graph_mode
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.loop.amp_level import apply_amp_level
 from mindspore_rec.train.loop.cells import EvalCell, LossCell
@@ -49,6 +54,7 @@ from mindspore_rec.train.loop.schema_training import SchemaTraining, is_raw, sch
 from mindspore_rec.train.loop.step import TrainStep
 from mindspore_rec.train.metrics.gauc import GAUC
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
+from mindspore_rec.train.models.served import BUILDER, builder_arguments
 from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
@@ -88,7 +94,8 @@ class RecModel(Model):
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
     * If the network was made from a `Schema`, data may also be rows of raw columns: a
-      `mindspore_rec.data.Rows`, a DataFrame or an Arrow Table.
+      `mindspore_rec.data.Rows`, a DataFrame or an Arrow Table. The model then runs in graph mode,
+      whatever MindSpore's mode is.
 
     Args:
         network: cell that computes the prediction from the inputs. Without `loss_fn`, the cell
@@ -550,6 +557,14 @@ class RecModel(Model):
             return data
         return self._rows.batches(data, argument, self._metric_fns, is_train)
 
+    def _mode(self) -> AbstractContextManager[None]:
+        """Return graph mode for a network that was made from a schema, which compiles in it.
+
+        MindSpore's default, PyNative mode, is several times slower. Networks of a user's own may
+        need PyNative mode, so their mode is the user's.
+        """
+        return nullcontext() if self._rows is None else graph_mode()
+
     def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
         check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
         return batch_source(data, argument)
@@ -598,7 +613,8 @@ class RecModel(Model):
         work: Any,
     ) -> TrainSummary:
         self._check_trainable()
-        hint_mode()
+        if self._rows is None:
+            hint_mode()
         self._has_rows = True  # from the first step on
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, self.prefetch_ids)
@@ -609,7 +625,11 @@ class RecModel(Model):
             [ProgressBar()] if progress else []
         )
         begin = time.perf_counter()
-        with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
+        with (
+            self._mode(),
+            Interruption() as interruption,
+            _CallbackManager(run.list_callback) as manager,
+        ):
             loop = TrainLoop(
                 self._caller(self._train_network),
                 run,
@@ -727,6 +747,7 @@ class RecModel(Model):
         self._clear_metrics()
         hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
         with (
+            self._mode(),
             _CallbackManager(run.list_callback) as manager,
             tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
             self._caller(self._eval_network).columns.named(lambda: source.column_names),
@@ -828,9 +849,10 @@ class RecModel(Model):
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
         self._hint_untrained()
-        if self._rows is not None and len(predict_data) == 1 and is_raw(predict_data[0]):
-            return self._rows.predict(predict_data[0], self._predict_arrays)
-        return self._predict_arrays(*predict_data)
+        with self._mode():
+            if self._rows is not None and len(predict_data) == 1 and is_raw(predict_data[0]):
+                return self._rows.predict(predict_data[0], self._predict_arrays)
+            return self._predict_arrays(*predict_data)
 
     def _predict_arrays(self, *predict_data: Any) -> Any:
         call = self._caller(self._predict_network)
@@ -840,6 +862,47 @@ class RecModel(Model):
         if group.size > 1:
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
         return call(False, *inputs)
+
+    # ---- saving, for networks that were made from a schema
+
+    @property
+    def publication(self) -> Publication:
+        """Description of network and schema, for a `RecCheckpoint` or `save_checkpoint`.
+
+        With it, a `Predictor` of the checkpoint reads raw columns and returns probabilities.
+
+        Raises:
+            ValueError: the network was not made from a schema, or cannot be made again.
+        """
+        return Publication(builder=BUILDER, builder_arguments=builder_arguments(self._network))
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """What the scales of the schema have learned, for `states` of a checkpoint."""
+        return {} if self._rows is None else {"features": self._rows.schema}
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the model: schema, network, tables, and the optimizer's state.
+
+        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it by raw columns.
+
+        Args:
+            path: directory to make.
+            overwrite: whether to replace an existing checkpoint. Default: False.
+
+        Raises:
+            ValueError: the network was not made from a schema; use `save_checkpoint`.
+            FileExistsError, OSError: as for `save_checkpoint`.
+        """
+        if self._rows is None:
+            raise ValueError(
+                "the network must be made from a schema to be saved with its description: "
+                "save_checkpoint saves the values of other networks"
+            )
+        publication = self.publication
+        save_checkpoint(
+            self, path, overwrite=overwrite, states=self.states, publication=publication
+        )
 
     # ---- what Model has and no network with tables needs
 
