@@ -155,8 +155,6 @@ def test_event_time_evicts_rows() -> None:
     schema = Schema([*BASE, CLICK], embedding_dim=8)
     network = models.DCN(schema, hidden=(8,), name="schema.time")
     model = RecModel(network)
-    ordered = model.batches(rows, 100)
-    ordered.source.order  # a source of shuffled rows
     for day in range(0, 1000, 100):
         model.train(1, rows[day : day + 100], progress=False)
     users = [table for table in tables_of(network) if table.config.eviction is not None]
@@ -171,8 +169,7 @@ def test_training_goes_on_in_the_middle_of_a_pass(tmp_path: Path) -> None:
             network = models.WideDeep(schema, hidden=(8,), name="schema.resume", seed=5)
             model = RecModel(network)
             batches = model.batches(clicks(), 256)
-            settings = {"states": model.states, "publication": model.publication}
-            saves = RecCheckpoint(path, every_steps=10_000, **settings)
+            saves = RecCheckpoint(path, every_steps=10_000, states=model.states)
             saves.restore(model, batches)
             model.train(2, batches, saves, max_steps=most, progress=False)
         return model.predict(clicks(100, seed=2))
@@ -180,7 +177,6 @@ def test_training_goes_on_in_the_middle_of_a_pass(tmp_path: Path) -> None:
     whole = trained([25], tmp_path / "whole")
     parts = trained([7, 18], tmp_path / "parts")
     np.testing.assert_array_equal(whole, parts)
-    np.testing.assert_array_equal(load(tmp_path / "parts").predict(clicks(100, seed=2)), whole)
 
 
 def test_what_is_refused() -> None:
@@ -199,7 +195,7 @@ def test_what_is_refused() -> None:
         model.eval(clicks(), progress=False)
     with pytest.raises(ValueError, match="'price'.*'abc'"):
         model.train(1, clicks(100).assign(price="abc"), progress=False)
-    with pytest.raises(ValueError, match="must have a column 'city'"):
+    with pytest.raises(ValueError, match="no column .city."):
         model.train(1, clicks(100).drop(columns="city"), progress=False)
     with pytest.raises(ValueError, match="'clicked'.*0 or 1"):
         model.train(1, clicks(100).assign(clicked=3), progress=False)
