@@ -35,10 +35,12 @@ PACKAGE = "mindspore_rec"
 FACES = (
     "cache",
     "checkpoint",
+    "data",
     "feature",
     "graph",
     "launch",
     "metrics",
+    "models",
     "nn",
     "optim",
     "parallel",

@@ -196,7 +196,7 @@ class RecModel(Model):
                 loss_fn = loss_of(schema)
                 optimizer = LazyAdam(network.trainable_params(), learning_rate=_LEARNING_RATE)
             if metrics is None or isinstance(metrics, (list, tuple, set)):
-                metrics = metrics_of(metrics, schema)
+                metrics = metrics_of(None if metrics is None else list(metrics), schema)
         super().__init__(
             network,
             loss_fn,
