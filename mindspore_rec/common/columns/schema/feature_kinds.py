@@ -49,18 +49,19 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
     if profile.family == "nothing":
         return _ignored(profile, "Missing in all rows that were read.")
     if profile.family == "other":
-        return _ignored(
-            profile,
-            f"Values of {_type(profile)}, which no column reads: make columns of its parts.",
-        )
+        remedy = "floats" if pa.types.is_decimal(profile.type) else "numbers, texts or lists"
+        return _ignored(profile, f"{_type(profile)} is not read: convert the column to {remedy}.")
+    if profile.is_beyond_int64 and profile.lengths is None:
+        column = Column(profile.name, "category", values="text")
+        return Choice(column, "Whole numbers of 2^63 and more, such as hashes.")
     if profile.lengths is not None:
         return _list(profile)
     if profile.distinct == 1 and not profile.missing.any():
         return _ignored(profile, "The same value in all rows that were read.")
     if profile.family == "time":
         return _ignored(profile, "Another time: make a number of it, such as its age, to use it.")
-    if profile.family == "bool" or (profile.distinct == 1 and profile.family == "text"):
-        return Choice(Column(profile.name, "category"), "Two values.")
+    if profile.family == "bool":
+        return Choice(Column(profile.name, "category", values="whole"), "False and true.")
     if profile.family == "number":
         return _whole(profile, total_rows) if profile.is_whole else _number(profile)
     return _text(profile, total_rows)
@@ -71,7 +72,7 @@ def _ignored(profile: Profile, why: str) -> Choice:
 
 
 def _type(profile: Profile) -> str:
-    return f"lists of {profile.type}" if profile.lengths is not None else str(profile.type)
+    return f"A list of {profile.type}" if profile.lengths is not None else f"Type {profile.type}"
 
 
 def _list(profile: Profile) -> Choice:

@@ -248,12 +248,12 @@ def _weight(weight: Profile) -> Choice:
     where = f"weight {weight.name!r}"
     if weight.family == "nothing":
         raise ValueError(f"{where} is missing in all rows: name another column")
-    if weight.family not in ("number", "bool") or weight.lengths is not None:
+    if weight.family != "number" or weight.lengths is not None:
         raise ValueError(f"{where} must be of numbers, it is {weight.type}: name another column")
     missing = int(weight.missing.sum())
     if missing:
         raise ValueError(f"{where} is missing in {missing:,} rows: fill it, or leave the rows out")
-    numbers = np.array([0.0, 1.0]) if weight.numbers is None else weight.numbers
+    numbers = weight.numbers if weight.numbers is not None else np.zeros(0)
     if not np.isfinite(numbers).all() or numbers.min() < 0:
         worst = numbers[~np.isfinite(numbers)] if numbers.min() >= 0 else [numbers.min()]
         raise ValueError(f"{where} must be 0 or more, got {worst[0]:g}: name another column")

@@ -96,7 +96,8 @@ def _of_two(label: Profile) -> tuple[Column, np.ndarray, str]:
         return Column(label.name, "label"), _is(label, place), _share_of(label, place)
     if label.numbers is not None and label.family == "number":
         place = int(np.argmax(label.numbers))
-        if sorted(label.numbers.tolist()) == [0.0, 1.0]:
+        comma = label.form is not None and label.form.decimal == ","
+        if sorted(label.numbers.tolist()) == [0.0, 1.0] and not comma:
             return Column(label.name, "label"), _is(label, place), _share_of(label, place)
         positive = _plain(label.values[place].as_py())
     else:
@@ -141,7 +142,9 @@ def _number(
     if label.form is not None and label.form.decimal is not None and column.decimal is None:
         column = Column(label.name, "label", binary=False, decimal=label.form.decimal)
     if label.family == "bool":
-        return column, _is(label, label.values.to_pylist().index(True)), reason
+        return column, (label.codes == label.values.to_pylist().index(True)) * 1.0, reason
+    if not np.isfinite(label.numbers if label.numbers is not None else 0.0).all():
+        raise ValueError(f"{where} must be finite, some are infinite: leave these rows out")
     return column, label.row_numbers(), reason
 
 

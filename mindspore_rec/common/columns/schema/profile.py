@@ -15,7 +15,7 @@ from mindspore_rec.common.columns.schema.text_forms import TextForm, form_of_tex
 __all__ = ["Profile", "profile_of"]
 
 _GREATEST_INTEGER = float(1 << 63)
-_GREATEST_WHOLE_FLOAT = float(1 << 53)
+_GREATEST_DIGITS = 1e18  # of whole numbers in texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +82,20 @@ class Profile:
         if self.family != "number" or self.numbers is None or not len(self.numbers):
             return False
         if pa.types.is_integer(self.type):
-            return bool(np.abs(self.numbers).max() < _GREATEST_INTEGER)
-        most = _GREATEST_WHOLE_FLOAT if self.form is None else 1e18
-        legal = np.isfinite(self.numbers) & (np.abs(self.numbers) < most)
-        return bool(np.all(legal) and np.all(np.trunc(self.numbers) == self.numbers))
+            return not self.is_beyond_int64
+        if self.form is not None:
+            return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
+        # Up to there each whole float is exactly one integer.
+        most = 2.0 ** (np.finfo(self.values.to_numpy(zero_copy_only=False).dtype).nmant + 1)
+        legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
+        return bool(legal.all())
+
+    @property
+    def is_beyond_int64(self) -> bool:
+        """True for integers of which some do not fit int64."""
+        if self.numbers is None or not pa.types.is_uint64(self.type):
+            return False
+        return bool(len(self.numbers) and self.numbers.max() >= _GREATEST_INTEGER)
 
     def row_numbers(self) -> np.ndarray:
         """Return the number of each row, NaN if missing, float64 ``[rows]``."""
@@ -125,8 +135,8 @@ def profile_of(name: str, column: pa.ChunkedArray | pa.Array) -> Profile:
 
 def _flat_profile(name: str, values: pa.Array) -> Profile:
     kind = values.type
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        values = values.cast(pa.float64())
+    if pa.types.is_float16(kind):
+        values = values.cast(pa.float32())
         kind = values.type
     if pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), None, values)

@@ -55,6 +55,7 @@ class TextForm:
         decimal: for numbers, '.' or ',', the decimal point.
         format: for times, a format of `strptime`, or 'iso'.
         is_doubtful: for times, True if day and month can change places.
+        is_whole: for numbers, True if all of them are whole and are written with digits only.
         has_leading_zeros: True for digits such as '007', which are names and not numbers.
     """
 
@@ -64,6 +65,7 @@ class TextForm:
     decimal: str | None = None
     format: str | None = None
     is_doubtful: bool = False
+    is_whole: bool = False
     has_leading_zeros: bool = False
 
 
@@ -94,11 +96,14 @@ def form_of_texts(texts: pa.Array) -> TextForm:
         zeros = bool(pc.any(pc.match_substring_regex(real, _LEADING_ZERO)).as_py())
         zeros = zeros and bool(pc.all(pc.match_substring_regex(real, r"^[0-9]+$")).as_py())
         if not zeros:
-            return TextForm("number", is_mark, _spread(values, marks, len(texts)), decimal)
+            is_whole = bool(decimal == "." and _all_match(real, _WHOLE))
+            numbers = _spread(values, marks, len(texts))
+            return TextForm("number", is_mark, numbers, decimal, is_whole=is_whole)
         return TextForm("text", empty, has_leading_zeros=True)
-    times = time_format(real)
+    exact = texts.take(pa.array(marks))
+    times = time_format(exact)
     if times is not None:
-        seconds = seconds_of("", real, format=times[0]).cast(pa.float64())
+        seconds = seconds_of("", exact, format=times[0]).cast(pa.float64())
         numbers = _spread(seconds.to_numpy(zero_copy_only=False), marks, len(texts))
         return TextForm("time", is_mark, numbers, format=times[0], is_doubtful=times[1])
     return TextForm("text", empty)
