@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column import (
+    CategoryColumn,
+    Column,
+    GroupColumn,
+    IgnoredColumn,
+    LabelColumn,
+    WeightColumn,
+)
 from mindspore_rec.common.columns.schema.column_names import (
     is_propensity_name,
     is_weight_name,
@@ -161,7 +168,7 @@ def _labels(label: str | Column | Sequence[str | Column]) -> list[Column]:
     for each in several:
         if not isinstance(each, (str, Column)):
             raise TypeError(f"label must be the name of a column, got {each!r:.80}")
-        column = each if isinstance(each, Column) else Column(each, "label")
+        column = each if isinstance(each, Column) else LabelColumn(each)
         if column.kind != "label":
             raise ValueError(f"label must be a column of kind 'label', got {column!r}")
         made.append(column)
@@ -215,7 +222,7 @@ def _check_roles(
 
 
 def _ignore(draft: _Draft, name: str, why: str) -> None:
-    draft.choices[name] = Choice(Column(name, "ignored"), why)
+    draft.choices[name] = Choice(IgnoredColumn(name), why)
 
 
 def _decide_labels(draft: _Draft, labels: list[Column]) -> dict[str, np.ndarray]:
@@ -261,7 +268,7 @@ def _weight(weight: Profile) -> Choice:
         raise ValueError(f"{where} is 0 in all rows that were read: name another column")
     decimal = None if weight.form is None else weight.form.decimal
     why = f"The weight of the row, {numbers.min():g} to {numbers.max():g}."
-    return Choice(Column(weight.name, "weight", decimal=decimal), why)
+    return Choice(WeightColumn(weight.name, decimal=decimal), why)
 
 
 def _ignore_copies(draft: _Draft, table: pa.Table) -> None:
@@ -322,7 +329,7 @@ def _grouped(profile: Profile, choice: Choice) -> Choice:
             f"group {profile.name!r} must be of texts or whole numbers, it is {profile.type}: name "
             "another column"
         )
-    if choice.column.kind == "category":
+    if isinstance(choice.column, CategoryColumn):
         grouped = replace(choice.column, group=True)
         return Choice(grouped, f"{choice.why} Metrics are also computed per value.")
     if profile.family == "number" and not profile.is_whole:
@@ -331,10 +338,10 @@ def _grouped(profile: Profile, choice: Choice) -> Choice:
             f"{profile.example()}: name another column"
         )
     if choice.column.kind == "integer":
-        column = Column(profile.name, "category", values="whole", group=True)
+        column = CategoryColumn(profile.name, values="whole", group=True)
         return Choice(column, "Metrics are also computed per value.")
     why = "Metrics are computed per value, and the network does not read it."
-    return Choice(Column(profile.name, "group"), f"{choice.why} {why}")
+    return Choice(GroupColumn(profile.name), f"{choice.why} {why}")
 
 
 def _first_reasons(draft: _Draft) -> str:
