@@ -22,7 +22,7 @@ from mindspore_rec.common.columns.schema.column_names import is_id_name, is_row_
 from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.schema.text_forms import ListForm, list_form
 
-__all__ = ["Choice", "feature_of"]
+__all__ = ["Choice", "feature_of", "never_recurs_later", "whole_values"]
 
 FEW_ROWS = 50
 """In fewer rows, values that never recur prove nothing."""
@@ -117,7 +117,7 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
     assert profile.numbers is not None
     how = _written(profile)
     decimal = None if profile.form is None else profile.form.decimal
-    category = CategoryColumn(profile.name, values="whole")
+    category = CategoryColumn(profile.name, values=whole_values(profile))
     unique = _never_recurs(profile, total_rows)
     is_id = is_id_name(profile.name)
     if unique and (is_row_number_name(profile.name) or _counts_rows(profile)):
@@ -138,6 +138,12 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
     return Choice(column, f"Whole numbers{how}: a quantity, whose single values may tell more.")
 
 
+def whole_values(profile: Profile) -> str:
+    """Return the type of categories that are whole numbers: 'text' if there are texts like '?'."""
+    has_marks = profile.form is not None and profile.form.has_marks
+    return "text" if has_marks or profile.is_beyond_int64 else "whole"
+
+
 def _written(profile: Profile) -> str:
     if profile.form is not None:
         return " as texts"
@@ -152,6 +158,32 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
     if profile.there < FEW_ROWS or profile.distinct < profile.there:
         return False
     return profile.there >= total_rows or profile.there**2 / (2 * total_rows) >= 5
+
+
+def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
+    """Return True if values recur, but hardly any value of the last rows occurred before.
+
+    The numbers of invoices and sessions are such values.
+
+    Args:
+        profile: profile of the column.
+        times: time of each row, in any unit, float64 ``[rows]``.
+
+    Example:
+        >>> from mindspore_rec.common.columns.schema.profile import profile_of
+        >>> session = profile_of("session", pa.array(np.arange(1000) // 5))
+        >>> never_recurs_later(session, np.arange(1000.0))
+        True
+    """
+    if profile.there < 4 * FEW_ROWS or profile.distinct < FEW_ROWS:
+        return False
+    if profile.lengths is not None or profile.there < 1.5 * profile.distinct:
+        return False
+    last = times > np.quantile(times, 0.8)
+    later = profile.codes[last & ~profile.missing]
+    earlier = np.zeros(profile.distinct, bool)
+    earlier[profile.codes[~last & ~profile.missing]] = True
+    return len(later) >= FEW_ROWS and float(earlier[later].mean()) < 0.02
 
 
 def _counts_rows(profile: Profile) -> bool:

@@ -22,7 +22,12 @@ from mindspore_rec.common.columns.schema.column_names import (
     is_weight_name,
     nearest_name,
 )
-from mindspore_rec.common.columns.schema.feature_kinds import Choice, feature_of
+from mindspore_rec.common.columns.schema.feature_kinds import (
+    Choice,
+    feature_of,
+    never_recurs_later,
+    whole_values,
+)
 from mindspore_rec.common.columns.schema.label_column import label_column
 from mindspore_rec.common.columns.schema.leaks import is_copy, leak_of
 from mindspore_rec.common.columns.schema.profile import Profile, profile_of
@@ -309,8 +314,13 @@ def _ignore_leaks(draft: _Draft, targets: dict[str, np.ndarray]) -> None:
 
 
 def _decide_features(draft: _Draft, group: str | None) -> None:
+    time = next((n for n, each in draft.choices.items() if each.column.kind == "time"), None)
     for each in draft.left():
         choice = feature_of(each, draft.total_rows)
+        if choice.column.kind in ("category", "integer") and time is not None:
+            if never_recurs_later(each, draft.profiles[time].row_numbers()):
+                why = "None of its values recurs later, so a later row has nothing to learn from."
+                choice = Choice(IgnoredColumn(each.name), why)
         if each.name == group:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
@@ -332,16 +342,18 @@ def _grouped(profile: Profile, choice: Choice) -> Choice:
     if isinstance(choice.column, CategoryColumn):
         grouped = replace(choice.column, group=True)
         return Choice(grouped, f"{choice.why} Metrics are also computed per value.")
-    if profile.family == "number" and not profile.is_whole:
+    is_number = profile.family == "number"
+    if is_number and not profile.is_whole and not profile.is_beyond_int64:
         raise ValueError(
             f"group {profile.name!r} must be of texts or whole numbers, it has fractions such as "
             f"{profile.example()}: name another column"
         )
     if choice.column.kind == "integer":
-        column = CategoryColumn(profile.name, values="whole", group=True)
+        column = CategoryColumn(profile.name, values=whole_values(profile), group=True)
         return Choice(column, "Metrics are also computed per value.")
     why = "Metrics are computed per value, and the network does not read it."
-    return Choice(GroupColumn(profile.name), f"{choice.why} {why}")
+    values = whole_values(profile) if is_number or profile.family == "bool" else None
+    return Choice(GroupColumn(profile.name, values=values), f"{choice.why} {why}")
 
 
 def _first_reasons(draft: _Draft) -> str:
