@@ -247,7 +247,6 @@ def _free_text(profile: Profile, texts: pa.Array) -> Choice:
 def _text_list(profile: Profile, form: ListForm) -> Choice:
     column = ListColumn(
         profile.name,
-        "list",
         separator=form.separator,
         length=_length(form.longest, form.usual),
     )

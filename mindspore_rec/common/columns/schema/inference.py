@@ -168,7 +168,7 @@ def infer_columns(
 
 
 def _labels(label: str | Column | Sequence[str | Column]) -> list[Column]:
-    several = [label] if isinstance(label, (str, Column)) else list(label)
+    several = list(label) if isinstance(label, Sequence) and not isinstance(label, str) else [label]
     made = []
     for each in several:
         if not isinstance(each, (str, Column)):
