@@ -231,6 +231,21 @@ def test_figures() -> None:
     assert (entry.distinct, entry.missing_share) == (2, 0.25)
 
 
+def test_whole_floats_of_a_small_sample_are_numbers() -> None:
+    """In the rows that were not read there may be fractions, which an IntegerColumn refuses."""
+    prices = drawn([1.0, 2.0, 5.0])
+    assert infer(prices).column("x").column == IntegerColumn("x")
+    assert infer(prices, total_rows=10**6).column("x").column == NumberColumn("x")
+
+
+def test_other_options() -> None:
+    inferred = infer(drawn(["a", "b"])).with_options("x", "Rare ones wait.", admission=3)
+    assert inferred.column("x").column == CategoryColumn("x", admission=3)
+    assert inferred.column("x").why == "Texts that recur. Rare ones wait."
+    with pytest.raises(ValueError, match="admission must be in"):
+        inferred.with_options("x", "", admission=0)
+
+
 def test_ids_that_may_recur_in_the_rest() -> None:
     """In 2,000 rows of a billion no id has to recur."""
     ids = RNG.integers(0, 10**12, ROWS)

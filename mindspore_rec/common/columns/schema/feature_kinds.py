@@ -27,6 +27,9 @@ __all__ = ["Choice", "feature_of", "never_recurs_later", "whole_values"]
 FEW_ROWS = 50
 """In fewer rows, values that never recur prove nothing."""
 
+_ENOUGH_ROWS = 10_000
+"""In so many rows, floats of which some are fractions would have shown one."""
+
 _MANY_VALUES = 1000
 _MANY_TEXTS = 100
 _LONGEST_LIST = 128
@@ -134,6 +137,9 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
     if profile.there >= 4 * FEW_ROWS and profile.distinct > profile.there / 4:
         number = NumberColumn(profile.name, decimal=decimal)
         return Choice(number, f"Whole numbers{how} that seldom recur, so a quantity only.")
+    if pa.types.is_floating(profile.type) and profile.rows < min(total_rows, _ENOUGH_ROWS):
+        why = "Whole numbers as floats; in rows that were not read there may be fractions."
+        return Choice(NumberColumn(profile.name), why)
     column = IntegerColumn(profile.name, decimal=decimal)
     return Choice(column, f"Whole numbers{how}: a quantity, whose single values may tell more.")
 
