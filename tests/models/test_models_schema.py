@@ -215,7 +215,7 @@ def test_columns_of_one_width_where_vectors_are_multiplied(name):
     ("make", "error", "message"),
     [
         (lambda: models.DCN(schema_of(2)), ValueError, r"2 labels \(clicked, bought\): use MMoE"),
-        (lambda: models.get("dcn")("clicks.yaml"), TypeError, "schema must be a mindspore_rec.Schema"),
+        (lambda: models.get("dcn")("clicks.yaml"), TypeError, "must be a mindspore_rec.Schema"),
         (lambda: models.DCN(schema_of(), seed=-1), ValueError, "seed"),
         (lambda: models.get("dcn")(schema_of(), name=3), TypeError, "name must be a str"),
         (lambda: models.DCNv2(schema_of(), cross={"rnk": 2}), ValueError, "experts and rank"),
