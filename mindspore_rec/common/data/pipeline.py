@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mindspore_rec.common.columns.arrow_columns import join_rows
+from mindspore_rec.common.data.file_rows import POOL
 from mindspore_rec.common.data.order import Item
 
 __all__ = ["Reading", "Slab", "cut", "read_items"]
@@ -49,7 +51,7 @@ class Reading(NamedTuple):
 
     windows: Sequence[tuple[int, ...]]
     fetch: Callable[[int], Any]
-    decode: Callable[[int, Any], pa.RecordBatch]
+    decode: Callable[[int, Any], list[pa.RecordBatch]]
     in_order: Callable[[int], bool]
     permutation: Callable[[int, int], np.ndarray | None]
     threads: int
@@ -65,13 +67,13 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
     gathering = ThreadPoolExecutor(reading.threads, "mindspore_rec-gather")
     fetching = ThreadPoolExecutor(1, "mindspore_rec-fetch")
 
-    def start(part: int) -> Future[pa.RecordBatch]:
+    def start(part: int) -> Future[list[pa.RecordBatch]]:
         if not reading.in_order(part):
             return pool.submit(lambda: reading.decode(part, reading.fetch(part)))
         fetched = fetching.submit(reading.fetch, part)
         return pool.submit(lambda: reading.decode(part, fetched.result()))
 
-    ahead: deque[tuple[int, list[Future[pa.RecordBatch]]]] = deque()
+    ahead: deque[tuple[int, list[Future[list[pa.RecordBatch]]]]] = deque()
     waiting = iter(range(first, len(items)))
 
     def fill() -> None:
@@ -85,39 +87,59 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
         fill()
         while ahead:
             number, parts = ahead.popleft()
-            rows = join_rows([each.result() for each in parts])
+            chunks = [rows for each in parts for rows in each.result() if rows.num_rows]
             del parts
             fill()
-            low, high = items[number].range_of(rows.num_rows)
+            total = sum(each.num_rows for each in chunks)
+            low, high = items[number].range_of(total)
             done = skip if number == first else 0
-            order = reading.permutation(items[number].window, rows.num_rows)
-            low += done
+            order = reading.permutation(items[number].window, total)
             if order is None:
-                if low < high:
-                    yield Slab(number, done, rows.slice(low, high - low), True)
-                continue
-            yield from _gathered(gathering, reading.threads, rows, order[low:high], number, done)
+                yield from _in_order(chunks, low + done, high, number, done)
+            elif low + done < high:
+                chosen = order[low + done : high]
+                yield from _gathered(gathering, reading.threads, chunks, chosen, number, done)
     finally:
         for each in (pool, gathering, fetching):
             each.shutdown(wait=False, cancel_futures=True)
 
 
+def _in_order(
+    chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
+) -> Iterator[Slab]:
+    """Yield the rows of chunks from `low` to before `high`."""
+    at = 0  # number of the chunk's first row
+    for rows in chunks:
+        begin, end = max(low - at, 0), min(high - at, rows.num_rows)
+        if begin < end:
+            part = rows.slice(begin, end - begin)
+            yield Slab(number, done + at + begin - low, part, at + end == high)
+        at += rows.num_rows
+
+
 def _gathered(
     pool: ThreadPoolExecutor,
     threads: int,
-    rows: pa.RecordBatch,
+    chunks: Sequence[pa.RecordBatch],
     order: np.ndarray,
     number: int,
     done: int,
 ) -> Iterator[Slab]:
+    """Yield the rows of chunks in an order."""
+    rows = join_rows(chunks)
     slabs: deque[tuple[int, Future[pa.RecordBatch]]] = deque()
     at = 0
     while at < len(order) or slabs:
         while at < len(order) and len(slabs) <= threads:
-            slabs.append((at, pool.submit(rows.take, pa.array(order[at : at + _SLAB]))))
+            slabs.append((at, pool.submit(_taken, rows, pa.array(order[at : at + _SLAB]))))
             at += _SLAB
         begin, slab = slabs.popleft()
         yield Slab(number, done + begin, slab.result(), at >= len(order) and not slabs)
+
+
+def _taken(rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
+    arrays = [pc.take(each, order, boundscheck=False, memory_pool=POOL) for each in rows.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
