@@ -398,6 +398,8 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
         "no column is left to predict from: 'user': Not read, as asked for; name",
     ),
     "a missing time": (GOOD, {"time": "ts"}, "time 'ts' is missing in 1 of 3 rows"),
+    "numbers of texts": ({"ts": ["17", "18", "19"]}, {"time": "ts"}, "written as texts, .*'17'"),
+    "digits as floats": ({"ts": [20260102.0] * 3}, {"time": "ts"}, "20260102 as floats: make int"),
     "times of words": (GOOD, {"time": "user"}, "such as 'a': convert it, pandas.to_datetime"),
     "times of old": (
         {"ts": pa.array([datetime.date(1950, 1, 1)] * 3)},

@@ -19,6 +19,7 @@ __all__ = [
     "digit_format",
     "form_of_texts",
     "list_form",
+    "reads_times",
     "time_format",
     "unread_numbers",
 ]
@@ -161,7 +162,7 @@ def time_format(texts: pa.Array) -> tuple[str, bool] | None:
     head = texts[:_TRIED]
     if not bool(pc.all(pc.match_substring_regex(head, r"[0-9]")).as_py()):
         return None
-    legal = [each for each in _FORMATS if _reads(head, each) and _reads(texts, each)]
+    legal = [each for each in _FORMATS if reads_times(head, each) and reads_times(texts, each)]
     if not legal:
         return None
     spans = [_span(texts, each) for each in legal]
@@ -179,13 +180,14 @@ def digit_format(numbers: np.ndarray) -> str | None:
         >>> digit_format(np.array([14102100, 14102101]))
         '%y%m%d%H'
     """
-    whole = numbers.astype(np.int64)
-    texts = pa.array(whole).cast(pa.string())
+    if not len(numbers) or not 0 <= numbers.min() <= numbers.max() < 1e15:
+        return None
+    texts = pa.array(numbers.astype(np.int64)).cast(pa.string())
     lengths = set(pc.utf8_length(texts).unique().to_pylist())
     if len(lengths) != 1:
         return None
     for each in _DIGITS.get(lengths.pop(), ()):
-        if _reads(texts, each) and _recent(seconds_of("", texts, format=each)):
+        if reads_times(texts, each) and _recent(seconds_of("", texts, format=each)):
             return each
     return None
 
@@ -195,7 +197,8 @@ def _recent(seconds: pa.Array) -> bool:
     return bool(least >= 315_532_800 and most < 4_102_444_800)  # 1980 to 2100
 
 
-def _reads(texts: pa.Array, format: str) -> bool:
+def reads_times(texts: pa.Array, format: str) -> bool:
+    """Return True if a format reads all texts."""
     return bool(seconds_of("", texts, format=format).null_count == 0)
 
 
