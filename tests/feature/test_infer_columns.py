@@ -155,6 +155,31 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
         "x",
         TextColumn("x", length=9),
     ),
+    "free text, each once": (
+        [f"{i} big red sofa" for i in range(ROWS)],
+        "x",
+        TextColumn("x", length=4),
+    ),
+    "addresses of pages": (
+        [f"https://shop.com/{'ab'[i % 2]}/{i}?ref=mail" for i in range(ROWS)],
+        "x",
+        TextColumn("x", length=7),
+    ),
+    "addresses of machines": (
+        drawn([f"10.0.{i}.{i % 7}" for i in range(256)]),
+        "x",
+        CategoryColumn("x"),
+    ),
+    "lists in brackets": (
+        [f"[{each}]" for each in joined(", ", list("12345678"), 0, 6)],
+        "x",
+        TextColumn("x", length=6),
+    ),
+    "ids of 19 digits as texts": (
+        [str(10**18 + int(i)) for i in RNG.permutation(ROWS)],
+        "x",
+        IgnoredColumn("x"),
+    ),
     "all missing": (pa.nulls(ROWS), "x", IgnoredColumn("x")),
     "NaN everywhere": (pa.array([np.nan] * ROWS), "x", IgnoredColumn("x")),
     "empty texts": ([""] * ROWS, "x", IgnoredColumn("x")),
@@ -229,6 +254,13 @@ def test_one_time_of_two() -> None:
 def test_figures() -> None:
     entry = infer([None, "a", "b", "a"] * (ROWS // 4)).column("x")
     assert (entry.distinct, entry.missing_share) == (2, 0.25)
+
+
+@pytest.mark.parametrize("form", ["1,{:03}", "{} €", "${}", "{}%", "{} kg"])
+def test_numbers_that_are_not_read(form: str) -> None:
+    inferred = infer(drawn([form.format(i) for i in range(100, 999)]))
+    assert isinstance(inferred.column("x").column, CategoryColumn)
+    assert re.fullmatch("column 'x' has numbers with .* make numbers.*", inferred.warnings[0])
 
 
 def test_whole_floats_of_a_small_sample_are_numbers() -> None:
@@ -366,6 +398,8 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
         "no column is left to predict from: 'user': Not read, as asked for; name",
     ),
     "a missing time": (GOOD, {"time": "ts"}, "time 'ts' is missing in 1 of 3 rows"),
+    "numbers of texts": ({"ts": ["17", "18", "19"]}, {"time": "ts"}, "written as texts, .*'17'"),
+    "digits as floats": ({"ts": [20260102.0] * 3}, {"time": "ts"}, "20260102 as floats: make int"),
     "times of words": (GOOD, {"time": "user"}, "such as 'a': convert it, pandas.to_datetime"),
     "times of old": (
         {"ts": pa.array([datetime.date(1950, 1, 1)] * 3)},

@@ -340,6 +340,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
     time = next((n for n, each in draft.choices.items() if each.column.kind == "time"), None)
     for each in draft.left():
         choice = feature_of(each, draft.total_rows)
+        if choice.warning:
+            draft.warnings.append(choice.warning)
         if choice.column.kind in ("category", "integer") and time is not None:
             if never_recurs_later(each, draft.profiles[time].row_numbers()):
                 why = "None of its values recurs later, so a later row has nothing to learn from."
