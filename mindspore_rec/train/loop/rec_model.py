@@ -190,7 +190,7 @@ class RecModel(Model):
         apply_fuse(network, fuse)
         apply_amp_level(network, amp_level)
         schema = schema_of(network)
-        self._rows = None if schema is None else SchemaTraining(schema)
+        self._rows = None if schema is None else SchemaTraining(schema, loss_fn is not None)
         if schema is not None:
             if loss_fn is None and optimizer is None and schema.labels:
                 loss_fn = loss_of(schema)
@@ -216,8 +216,10 @@ class RecModel(Model):
     def _build_train_network(self) -> nn.Cell:
         network = self._network
         if self._loss_fn is not None:
-            own = None if self._rows is None else self._rows.loss_cell(network, self._loss_fn)
-            network = LossCell(network, self._loss_fn) if own is None else own
+            if self._rows is None or self._rows.own_loss:
+                network = LossCell(network, self._loss_fn)
+            else:
+                network = self._rows.loss_cell(network, self._loss_fn)
         if self._optimizer is not None:
             network = TrainStep(network, self._optimizer, self._loss_scale(), fuse=False)
         elif self._loss_scale_manager is not None:
