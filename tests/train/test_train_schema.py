@@ -163,7 +163,7 @@ def test_thinned_negatives_leave_probabilities_right(tmp_path: Path) -> None:
         thin = read(tmp_path / "rows.parquet", schema, sample=Sample(negatives=0.1))
         assert len(thin) < 7000
         model = RecModel(models.LogisticRegression(schema, name=f"schema.thin{len(columns)}"))
-        model.train(10, thin, progress=False)
+        model.train(80, thin, progress=False)
         answers = model.predict(rows)
         assert answers.mean() == pytest.approx(rows.clicked.mean(), rel=0.1)
         with pytest.raises(ValueError, match="read without sample="):
