@@ -198,6 +198,15 @@ def test_without_numbers(made, unique):
         assert net(Tensor([[1, 2]])).shape == (1, 1)
 
 
+@pytest.mark.parametrize("name", ["dcn", "logistic_regression"])
+@pytest.mark.parametrize("width", [11, 13])
+def test_ids_of_another_width_are_refused(mode, made, unique, name, width):
+    net = made(name, schema_of(), name=unique())
+    ids, numbers = Tensor(np.ones((4, width), np.int64)), Tensor(np.ones((4, 2), np.float32))
+    with pytest.raises(ValueError, match=r"ids must be \[B, 12\], as in the arrays of the schema"):
+        net(ids, numbers)
+
+
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"deepfm", "dlrm"}))
 def test_columns_may_differ_in_width_where_vectors_are_joined(made, unique, name):
     net = made(name, schema_of(embedding_dim=6), name=unique(), **SMALL.get(name, {"hidden": (8,)}))

@@ -11,6 +11,7 @@ from mindspore_rec.common.columns.lists import PADDING_KEY
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.schema_tables import Window, table_config, windows_of
 from mindspore_rec.train.nn.bag import EmbeddingBag
+from mindspore_rec.train.nn.checked_ids import CheckedIds
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_config import TableConfig
@@ -34,6 +35,9 @@ class SchemaEmbedding(nn.Cell):
 
     Attributes:
         parts: the pairs (vectors, dim) of the outputs.
+
+    Raises:
+        ValueError: a row of `ids` has another number of ids than the schema.
     """
 
     def __init__(self, schema: Schema, name: str, seed: int) -> None:
@@ -44,6 +48,7 @@ class SchemaEmbedding(nn.Cell):
             window.group: table_config(schema, window.group, name, seed) for window in windows
         }
         self.parts = tuple((w.vectors, configs[w.group].embedding_dim) for w in windows)
+        self.checked = CheckedIds(windows[-1].stop)
         self.lookups = nn.CellList()
         for window in windows:
             combiner = "mean" if window.is_bag else None
@@ -51,6 +56,7 @@ class SchemaEmbedding(nn.Cell):
 
     def construct(self, ids: Tensor) -> Any:
         """Return the vectors."""
+        ids = self.checked(ids)
         vectors: tuple[Tensor, ...] = ()
         for k in range(len(self.lookups)):
             vectors += (self.lookups[k](ids).reshape((-1, *self.parts[k])),)
@@ -79,14 +85,17 @@ class SchemaSum(nn.Cell):
     def __init__(self, schema: Schema, name: str, seed: int) -> None:
         super().__init__()
         tables: dict[int, HashTable] = {}
+        windows = list(windows_of(schema))
+        self.checked = CheckedIds(windows[-1].stop)
         self.lookups = nn.CellList()
-        for window in windows_of(schema):
+        for window in windows:
             config = table_config(schema, window.group, name, seed, weights=True)
             combiner = "mean" if window.is_bag else "sum"
             self.lookups.append(_WindowLookup(window, combiner, config, tables))
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the sum of the weights."""
+        ids = self.checked(ids)
         total = self.lookups[0](ids)
         for k in range(1, len(self.lookups)):
             total = total + self.lookups[k](ids)
