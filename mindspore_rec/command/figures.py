@@ -85,7 +85,9 @@ def figures_of(
         "calibration": predicted / positives if positives else float("nan"),
     }
     if group is not None:
-        made["gauc"] = functional.gauc(positive, prediction, np.unique(group, return_inverse=True)[1])
+        made["gauc"] = functional.gauc(
+            positive, prediction, np.unique(group, return_inverse=True)[1]
+        )
     return made
 
 
@@ -180,4 +182,6 @@ def texts(values: Sequence[Any]) -> npt.NDArray[Any]:
         >>> texts(["a", None, 3]).tolist()
         ['a', '', '3']
     """
-    return np.array(["" if each is None else str(each) for each in values], dtype=object).astype(str)
+    return np.array(["" if each is None else str(each) for each in values], dtype=object).astype(
+        str
+    )

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.command.strict import SettingsError, from_mapping
 from mindspore_rec.command.yaml_text import read_yaml
+from mindspore_rec.common.checks import check_int, check_number
 
 __all__ = [
     "BadRowsSettings",
@@ -272,7 +272,8 @@ def settings_of(document: Any) -> Settings:
         SettingsError: a key is unknown or missing, or a value is illegal.
 
     Example:
-        >>> settings_of({"source": "a.csv", "columns": {"clicked": "label"}, "model": "deepfm"}).model
+        >>> columns = {"user": "category", "clicked": "label"}
+        >>> settings_of({"source": "a.csv", "columns": columns, "model": "deepfm"}).model
         ModelSettings(name='deepfm', settings={})
     """
     if not isinstance(document, Mapping):
@@ -287,7 +288,9 @@ def _model(value: Any) -> ModelSettings:
     if isinstance(value, str):
         return ModelSettings(value)
     if not isinstance(value, Mapping):
-        raise SettingsError(f"'model' must be a name, or a mapping with the key name, got {value!r}")
+        raise SettingsError(
+            f"'model' must be a name, or a mapping with the key name, got {value!r}"
+        )
     settings = {key: each for key, each in value.items() if key != "name"}
     for key in settings:
         if not isinstance(key, str):
