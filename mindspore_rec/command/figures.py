@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,15 @@ import numpy.typing as npt
 
 from mindspore_rec.common.metrics import functional
 
-__all__ = ["BinFigures", "GroupFigures", "base_rate", "by_group", "calibration_bins", "figures_of"]
+__all__ = [
+    "BinFigures",
+    "GroupFigures",
+    "base_rate",
+    "by_group",
+    "calibration_bins",
+    "figures_of",
+    "number_figures",
+]
 
 Floats = npt.NDArray[np.floating]
 
@@ -89,6 +96,22 @@ def figures_of(
             positive, prediction, np.unique(group, return_inverse=True)[1]
         )
     return made
+
+
+def number_figures(
+    label: Floats, prediction: Floats, weight: Floats | None = None
+) -> dict[str, float]:
+    """Return the metrics of predicted numbers: `rmse` and `mae`.
+
+    Example:
+        >>> number_figures(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+        {'rmse': 1.4142135623730951, 'mae': 1.0}
+    """
+    error = prediction.astype(np.float64) - label
+    return {
+        "rmse": float(np.sqrt(np.average(error**2, weights=weight))),
+        "mae": float(np.average(np.abs(error), weights=weight)),
+    }
 
 
 def base_rate(label: Floats, weight: Floats | None = None) -> float:
@@ -173,15 +196,3 @@ def _entropy(rate: float) -> float:
     if rate in (0.0, 1.0):
         return float("nan")
     return float(-(rate * np.log(rate) + (1 - rate) * np.log1p(-rate)))
-
-
-def texts(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return values as an array of texts, with '' for missing values.
-
-    Example:
-        >>> texts(["a", None, 3]).tolist()
-        ['a', '', '3']
-    """
-    return np.array(["" if each is None else str(each) for each in values], dtype=object).astype(
-        str
-    )

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RunFolder", "write_json"]
+__all__ = ["RunFolder", "read_json", "write_json"]
 
 
 class RunFolder:
@@ -28,6 +28,7 @@ class RunFolder:
     """
 
     def __init__(self, yaml_path: Path, given: Path | None = None) -> None:
+        self._yaml_path = yaml_path
         self.path = yaml_path.with_suffix(".run") if given is None else given
 
     @property
@@ -56,6 +57,11 @@ class RunFolder:
         return self.path / "metrics.json"
 
     @property
+    def training(self) -> Path:
+        """Steps, curve and evaluations of the training as JSON."""
+        return self.path / "training.json"
+
+    @property
     def settings(self) -> Path:
         """Copy of the YAML file of the training."""
         return self.path / "settings.yaml"
@@ -67,8 +73,8 @@ class RunFolder:
 
     @property
     def best_settings(self) -> Path:
-        """YAML file with the best settings that `tune` has found."""
-        return self.path / "tuned.yaml"
+        """YAML file with the best settings of `tune`; beside the YAML, where its paths begin."""
+        return self._yaml_path.with_suffix(".tuned.yaml")
 
     def begin(self, resume: bool, overwrite: bool) -> None:
         """Make the directory for a training.
@@ -80,7 +86,7 @@ class RunFolder:
         if overwrite:
             for path in (self.model, self.checkpoints, self.events):
                 shutil.rmtree(path, ignore_errors=True)
-            for path in (self.report, self.metrics, self.settings):
+            for path in (self.report, self.metrics, self.training, self.settings):
                 path.unlink(missing_ok=True)
         elif resume:
             if not self.checkpoints.is_dir():
@@ -102,6 +108,11 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} has no trained model: run `mindspore-rec train` with this YAML first"
             )
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a file that `write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:

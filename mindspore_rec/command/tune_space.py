@@ -40,7 +40,7 @@ def suggested(trial: Trial, arguments: Collection[str]) -> dict[str, Any]:
         "embedding_dim": trial.suggest_categorical("embedding_dim", (4, 8, 16, 32)),
     }
     if "hidden" in arguments:
-        values["model.hidden"] = _HIDDEN[trial.suggest_categorical("hidden", tuple(_HIDDEN))]
+        values["model.hidden"] = list(_HIDDEN[trial.suggest_categorical("hidden", tuple(_HIDDEN))])
     if "dropout" in arguments:
         values["model.dropout"] = trial.suggest_float("dropout", 0.0, 0.4)
     for name in ("cross_layers", "layers"):
