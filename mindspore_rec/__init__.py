@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline as FeaturePipeline
     from mindspore_rec.common.columns.feature_spec import FeatureSpec as FeatureSpec
     from mindspore_rec.common.columns.hashing import category_keys as category_keys
+    from mindspore_rec.common.columns.schema.schema import Schema as Schema
     from mindspore_rec.common.rows.policies import (
         CountAdmission as CountAdmission,
         Eviction as Eviction,

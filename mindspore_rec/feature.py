@@ -20,6 +20,16 @@ if TYPE_CHECKING:
         missing_key as missing_key,
         mix64 as mix64,
     )
+    from mindspore_rec.common.columns.labels import (
+        Label as Label,
+        NumbersOfTexts as NumbersOfTexts,
+        Times as Times,
+    )
+    from mindspore_rec.common.columns.lists import (
+        PADDING_KEY as PADDING_KEY,
+        Categories as Categories,
+        Words as Words,
+    )
     from mindspore_rec.common.columns.quantiles import (
         QuantileBucket as QuantileBucket,
         QuantileScale as QuantileScale,
@@ -29,6 +39,20 @@ if TYPE_CHECKING:
         MinMaxScale as MinMaxScale,
         StandardScale as StandardScale,
     )
+    from mindspore_rec.common.columns.schema.column import (
+        CategoryColumn as CategoryColumn,
+        Column as Column,
+        GroupColumn as GroupColumn,
+        IgnoredColumn as IgnoredColumn,
+        IntegerColumn as IntegerColumn,
+        LabelColumn as LabelColumn,
+        ListColumn as ListColumn,
+        NumberColumn as NumberColumn,
+        TextColumn as TextColumn,
+        TimeColumn as TimeColumn,
+        WeightColumn as WeightColumn,
+    )
+    from mindspore_rec.common.columns.schema.schema import Schema as Schema
     from mindspore_rec.common.columns.transforms import (
         Category as Category,
         Feature as Feature,

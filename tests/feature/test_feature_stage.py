@@ -360,7 +360,7 @@ def test_a_dataframe_and_functions_of_the_user() -> None:
         (
             lambda: FeatureSpec("a", is_timestamp=True, transform=Key("a")),
             ValueError,
-            "transform is for ids",
+            "transform of a timestamp must be Times",
         ),
         (lambda: Category(3), ValueError, "field must be given where column is a place"),
         (lambda: Key(256), ValueError, "column must be in"),

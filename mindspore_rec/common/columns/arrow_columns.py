@@ -133,13 +133,16 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Args:
         name: name of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array.
+        values: a list, an array, a pandas Series or an Arrow array. A list may have a list of any
+            length, or None, for each row.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
-        ValueError: `values` does not have 1 or 2 dimensions, or has lists of different lengths.
+        ValueError: `values` does not have 1 or 2 dimensions, or has values and lists.
     """
     where = f"column {name!r} must"
+    if isinstance(values, list) and (lists := _ragged(values)) is not None:
+        return lists
     dims = _dims(where, values)
     if dims == 1:
         return values_array(where, values)
@@ -198,6 +201,19 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
     # A pandas text array is chunked if it comes from a file or from several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
+
+
+def _ragged(values: list[Any]) -> pa.Array | None:
+    """Return rows of any number of values as lists; None if the values are not such rows."""
+    rows = [each for each in values if each is not None]
+    if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
+        return None
+    if len(rows) == len(values) and len({len(each) for each in rows}) == 1:
+        return None
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, TypeError):
+        return None
 
 
 def _dims(where: str, values: Any) -> int:

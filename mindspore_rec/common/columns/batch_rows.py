@@ -106,7 +106,7 @@ def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Arra
             nested.
 
     Raises:
-        ValueError: a list is missing.
+        ValueError: a list is missing, or lists have different lengths.
 
     Example:
         >>> pairs = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
@@ -121,4 +121,9 @@ def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Arra
             raise ValueError(f"{where} have no missing list")
         shape = (*shape, column.type.list_size)
         column = values_array(where, column.flatten())
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        raise ValueError(
+            f"{where} have one shape a row, got {column.type}: `Categories` read lists of any "
+            "length"
+        )
     return column, shape

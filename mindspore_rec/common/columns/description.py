@@ -17,6 +17,8 @@ import numpy as np
 
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
+from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.outputs import KeysOutput, Output, StackedOutput
 from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
@@ -34,17 +36,29 @@ __all__ = ["describe_pipeline", "described_pipeline"]
 # Arguments of each transform class except the column. Each argument is mapped to the attribute that
 # stores its value.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
-    Category: {"field": "field"},
+    Category: {"field": "field", "values": "values"},
+    Categories: {
+        "length": "length",
+        "field": "field",
+        "separator": "separator",
+        "values": "values",
+    },
+    Words: {"length": "length", "field": "field"},
     Key: {},
+    Label: {"positive": "positive"},
     Number: {"missing": "missing"},
-    TimePart: {"part": "part"},
-    TimeCycle: {"part": "part"},
+    Times: {"unit": "unit", "format": "format"},
+    TimePart: {"part": "part", "unit": "unit", "format": "format"},
+    TimeCycle: {"part": "part", "unit": "unit", "format": "format"},
     MinMaxScale: {"low": "_low", "high": "_high", "missing": "missing"},
     LogScale: {"running": "running", "missing": "missing"},
     StandardScale: {"missing": "missing"},
     QuantileScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
+# Arguments that transforms of earlier versions lacked. They are left out of a description if they
+# are None, so that earlier versions read the description.
+_LATER = ("values", "unit", "format")
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}
 
 
@@ -122,6 +136,9 @@ def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
         if member.transform is not None:
             fields["transform"] = _described(member.transform)
         return {"feature": fields}
+    if isinstance(member, NumbersOfTexts):
+        inner = _described(member.transform)
+        return {"transform": "NumbersOfTexts", "decimal": member.decimal, "of": inner}
     attributes = _TRANSFORMS.get(type(member))
     if attributes is None:
         raise ValueError(
@@ -129,6 +146,7 @@ def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
             "this library, and has no description"
         )
     arguments = {name: _plain(getattr(member, attribute)) for name, attribute in attributes.items()}
+    arguments = {n: value for n, value in arguments.items() if value is not None or n not in _LATER}
     return {"transform": type(member).__name__, "column": _plain(member.column), **arguments}
 
 
@@ -143,7 +161,10 @@ def _made(described: Mapping[str, Any]) -> Any:
             fields["transform"] = _made(fields["transform"])
         return FeatureSpec(**fields)
     fields = dict(described)
-    kind = _BY_NAME[fields.pop("transform")]
-    if set(fields) != {"column", *_TRANSFORMS[kind]}:
+    name = fields.pop("transform")
+    if name == "NumbersOfTexts":
+        return NumbersOfTexts(_made(fields["of"]), fields["decimal"])
+    kind = _BY_NAME[name]
+    if not set(fields) <= {"column", *_TRANSFORMS[kind]}:
         raise ValueError(f"{kind.__name__} has arguments {sorted(fields)}")
     return kind(**fields)

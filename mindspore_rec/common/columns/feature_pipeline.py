@@ -202,7 +202,7 @@ class FeaturePipeline:
         self._check_columns(view, outputs)
         made: dict[str, Any] = {}
         if self._times_out and self.timestamp is not None and columns is None:
-            made[self.timestamp.name] = _seconds(view.raw(column_of(self.timestamp, view)))
+            made[self.timestamp.name] = _seconds(_times(self.timestamp, view))
         with _nothing_learned_in_part(outputs, learn):
             for output in outputs:
                 made[output.name] = output.make(view, learn, call)
@@ -241,7 +241,7 @@ class FeaturePipeline:
     def _event_time(self, view: BatchRows) -> int | None:
         if self.timestamp is None:
             return None
-        times = view.raw(column_of(self.timestamp, view))
+        times = _times(self.timestamp, view)
         return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
     def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
@@ -340,6 +340,26 @@ class FeaturePipeline:
         transforms = (each for output in self._outputs for each in output.transforms)
         return any(each is not None and each.state_dict() is not None for each in transforms)
 
+    def fit(self, rows: Any) -> FeaturePipeline:
+        """Learn from all rows at once.
+
+        Args:
+            rows: a batch with the columns of all transforms that learn.
+
+        Returns:
+            This object.
+
+        Raises:
+            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+        """
+        view = self._prepared(rows)
+        with _nothing_learned_in_part(self._outputs, learn=True):
+            for output in self._outputs:
+                for member, transform in zip(output.members, output.transforms, strict=True):
+                    if transform is not None and transform.state_dict() is not None:
+                        transform.fit(view.arrow(column_of(member, view)))
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Return the learned state as JSON values.
 
@@ -389,6 +409,14 @@ class FeaturePipeline:
         if _COLUMNS in state:  # states of earlier versions lack them
             for output in self._outputs:
                 _check_columns_of(output, state[_COLUMNS])
+
+
+def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
+    """Return the column of the event times, as seconds if the timestamp has a transform."""
+    name = column_of(timestamp, view)
+    if timestamp.transform is None:
+        return view.raw(name)
+    return timestamp.transform.apply(view.arrow(name), learn=False)
 
 
 def name_taken(name: str) -> ValueError:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.labels import Times
 from mindspore_rec.common.columns.transforms import Feature
 from mindspore_rec.common.rows.policies import MAX_COEFFICIENT
 
@@ -69,8 +70,9 @@ class FeatureSpec:
             admission and for eviction by frequency, 1 to 2**20. Rec SDK calls the weight the
             coefficient of "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
-            `QuantileBucket`. The transform names the column, so `index_key` must be left out.
-            Default: integers are their own keys, and strings are hashed with `table_name`.
+            `QuantileBucket`; for a timestamp, `Times`. The transform names the column, so
+            `index_key` must be left out. Default: integers are their own keys, and strings are
+            hashed with `table_name`; times are seconds.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
@@ -126,7 +128,6 @@ class FeatureSpec:
             "access_threshold": None,
             "eviction_threshold": None,
             "faae_coefficient": 1,
-            "transform": None,
         }
         for argument, default in defaults.items():
             if getattr(self, argument) != default:
@@ -137,6 +138,8 @@ class FeatureSpec:
             raise TypeError(
                 f"{where}transform must be a Feature such as Category, got {self.transform!r}"
             )
+        if self.is_timestamp and not isinstance(self.transform, Times):
+            raise ValueError(f"{where}transform of a timestamp must be Times")
         if self.transform.dtype is not np.int64 or self.transform.width != 1:
             raise ValueError(
                 f"{where}transform must give one key a value, {type(self.transform).__name__} "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.arrow_columns import as_array, values_array
 from mindspore_rec.common.columns.batch_rows import BatchRows, flat_values
 from mindspore_rec.common.columns.columns import check_batch_size, key_column
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
@@ -206,6 +206,8 @@ def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.nda
         return keys.reshape(-1)
     column = rows.arrow(column_of(member, rows))
     where = f"column {member.column!r} must"
+    if member.reads_lists:
+        return member.apply(values_array(where, column), learn)
     values, shape = flat_values(where, column)
     if len(values) != shape[0]:
         raise ValueError(f"{where} have one value a row, got shape {list(shape)}")

@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.columns.categories import as_categories, check_values
 from mindspore_rec.common.columns.hashing import category_keys, keys_of
+from mindspore_rec.common.columns.times import check_times, seconds_of
 
 __all__ = [
+    "PARTS",
     "Category",
     "Feature",
     "Key",
@@ -24,6 +27,7 @@ __all__ = [
 ]
 
 _PARTS = {"minute": 60, "hour": 24, "weekday": 7, "day": 31, "month": 12}
+PARTS = tuple(_PARTS)
 _GREATEST = float(np.finfo(np.float32).max)
 _YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 1970
 
@@ -44,6 +48,9 @@ class Feature(ABC):
     width = 1
     """Number of values a row."""
 
+    reads_lists: ClassVar[bool] = False
+    """True if the column has a list in each row."""
+
     def __init__(self, column: str | int) -> None:
         if isinstance(column, int) and not isinstance(column, bool):
             check_int("column", column, 0, 255)
@@ -60,7 +67,19 @@ class Feature(ABC):
             learn: True to let the statistics first learn from the values.
         """
 
-    def state_dict(self) -> list[float] | None:
+    def fit(self, values: Any) -> Any:
+        """Learn from all values at once. A transform that has already learned may go on learning.
+
+        Args:
+            values: the column, an Arrow array ``[N]``.
+
+        Returns:
+            This object.
+        """
+        self.apply(values, learn=True)
+        return self
+
+    def state_dict(self) -> Any:
         """Return the learned state as JSON values; None if the transform learns nothing."""
         return None
 
@@ -81,6 +100,8 @@ class Category(Feature):
         column: strings or integers. Missing values have a separate key.
         field: text that salts the hash. If columns have the same field, equal values have the same
             key. Default: the column's name.
+        values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
+            7 and 7.0 have one key. Default: None, '7' and 7 are different values.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
@@ -89,15 +110,19 @@ class Category(Feature):
 
     dtype = np.int64
 
-    def __init__(self, column: str | int, field: str | None = None) -> None:
+    def __init__(
+        self, column: str | int, field: str | None = None, values: str | None = None
+    ) -> None:
         super().__init__(column)
         if field is None and isinstance(column, int):
             raise ValueError(f"field must be given where column is a place, got column={column}")
         self.field = str(column) if field is None else field
+        self.values = check_values(values)
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
-        return keys_of(self.field, values, f"column {self.column!r} must")
+        where = f"column {self.column!r} must"
+        return keys_of(self.field, as_categories(values, self.values), where)
 
 
 class Key(Feature):
@@ -176,9 +201,11 @@ class TimePart(Feature):
     """Transform times to keys of their hour, weekday or another part.
 
     Args:
-        column: times in UTC: seconds since 1970, or Arrow timestamps or dates. Missing times and
-            times outside the years 1 to 9999 have a separate key.
+        column: times in UTC: numbers, or Arrow timestamps or dates, or texts if there is a format.
+            Missing times and times outside the years 1 to 9999 have a separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
+        unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
+        format: format of texts in the notation of `strptime`, or "iso". Default: None.
 
     Example:
         >>> friday_noon = pa.array([1_700_222_400, None])
@@ -189,13 +216,24 @@ class TimePart(Feature):
 
     dtype = np.int64
 
-    def __init__(self, column: str | int, part: str) -> None:
+    def __init__(
+        self,
+        column: str | int,
+        part: str,
+        unit: str | None = None,
+        format: str | None = None,
+    ) -> None:
         super().__init__(column)
-        self.part = check_one_of("part", part, tuple(_PARTS))
+        self.part = check_one_of("part", part, PARTS)
+        check_times(unit, format)
+        self.unit = unit
+        self.format = format
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
-        parts, there = time_parts(self.column, values, self.part)
+        parts, there = time_parts(
+            seconds_of(self.column, values, self.unit, self.format), self.part
+        )
         return category_keys(f"{self.column}.{self.part}", pa.array(parts, mask=~there))
 
 
@@ -204,7 +242,7 @@ class TimeCycle(Feature):
 
     Args:
         column: times, as for `TimePart`. Sine and cosine are 0 if the time is missing.
-        part: as for `TimePart`.
+        part, unit, format: as for `TimePart`.
 
     Example:
         >>> TimeCycle("time", "hour").apply(pa.array([6 * 3600]), learn=False).round(3)
@@ -214,36 +252,32 @@ class TimeCycle(Feature):
     dtype = np.float32
     width = 2
 
-    def __init__(self, column: str | int, part: str) -> None:
+    def __init__(
+        self,
+        column: str | int,
+        part: str,
+        unit: str | None = None,
+        format: str | None = None,
+    ) -> None:
         super().__init__(column)
-        self.part = check_one_of("part", part, tuple(_PARTS))
+        self.part = check_one_of("part", part, PARTS)
+        check_times(unit, format)
+        self.unit = unit
+        self.format = format
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return sine and cosine, float32 ``[B, 2]``."""
-        parts, there = time_parts(self.column, values, self.part)
+        parts, there = time_parts(
+            seconds_of(self.column, values, self.unit, self.format), self.part
+        )
         angle = parts * (2 * np.pi / _PARTS[self.part])
         return (np.stack([np.sin(angle), np.cos(angle)], axis=1) * there[:, None]).astype(
             np.float32
         )
 
 
-def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
+def time_parts(seconds: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return int64 parts of times (0 for a missing time), and a mask of the valid times."""
-    if pa.types.is_null(values.type):
-        values = values.cast(pa.float64())
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("s"), safe=False)
-    if pa.types.is_timestamp(values.type):
-        seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
-    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-        seconds = pc.floor(values) if pa.types.is_floating(values.type) else values
-    else:
-        raise ValueError(
-            f"column {column!r} must be seconds or timestamps, it is {values.type}: convert it, "
-            "pandas.to_datetime(column)"
-        )
     about = seconds.cast(pa.float64(), safe=False)
     real = pc.and_(pc.greater_equal(about, _YEAR_1), pc.less(about, _YEAR_10000))
     times = pc.if_else(real, seconds, None).cast(pa.int64()).cast(pa.timestamp("s"))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of categories, converted to one type so that a value has one key in every file."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.checks import check_one_of
+
+__all__ = ["as_categories", "check_values", "whole_numbers"]
+
+_WHOLE = r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"
+
+
+def check_values(values: str | None) -> str | None:
+    """Return the argument `values` of a transform if it is legal.
+
+    Raises:
+        ValueError: `values` is neither None, 'text' nor 'whole'.
+    """
+    return None if values is None else check_one_of("values", values, ("text", "whole"))
+
+
+def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
+    """Return categories as texts or as whole numbers.
+
+    Args:
+        values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of them.
+        kind: 'text' or 'whole'. Texts that are no whole number become missing, and False and True
+            become 0 and 1. None leaves the values unchanged.
+
+    Example:
+        >>> as_categories(pa.array(["7", " 8", "x"]), "whole").to_pylist()
+        [7, 8, None]
+        >>> as_categories(pa.array([7.0, None]), "text").to_pylist()
+        ['7', None]
+    """
+    type_ = values.type
+    if pa.types.is_dictionary(type_):
+        known = as_categories(values.dictionary, kind)
+        return values if known is values.dictionary else known.take(values.indices)
+    if kind is not None and pa.types.is_boolean(type_):
+        whole = values.cast(pa.int64())
+        return whole if kind == "whole" else whole.cast(pa.string())
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    if kind == "whole" and is_text:
+        return whole_numbers(values)
+    if kind == "text" and pa.types.is_floating(type_):
+        whole = values.cast(pa.int64(), safe=False)
+        is_whole = pc.equal(whole.cast(pa.float64(), safe=False), values.cast(pa.float64()))
+        return pc.if_else(is_whole, whole.cast(pa.string()), values.cast(pa.string()))
+    if kind == "text" and pa.types.is_integer(type_):
+        return values.cast(pa.string())
+    return values
+
+
+def whole_numbers(texts: pa.Array) -> pa.Array:
+    """Return texts as int64; a text that is no whole number becomes missing."""
+    legal = pc.match_substring_regex(texts, _WHOLE)
+    digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+|\.0*$", "")
+    return pc.if_else(legal, digits, None).cast(pa.int64())

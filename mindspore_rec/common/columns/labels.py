@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of labels and of times, and of numbers that are written as texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.categories import as_categories
+from mindspore_rec.common.columns.times import check_times, seconds_of
+from mindspore_rec.common.columns.transforms import Feature, Number
+
+__all__ = ["Label", "NumbersOfTexts", "Times", "numbers_of_texts", "positive_rows"]
+
+
+class Label(Feature):
+    """Transform a label with two values to 0 and 1.
+
+    Args:
+        column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
+        positive: the value that becomes 1; every other value becomes 0. Default: None, the label
+            is 0 and 1.
+
+    Raises:
+        ValueError: a label is missing, or is neither 0 nor 1 and there is no `positive`.
+
+    Example:
+        >>> Label("income", positive="50000+").apply(pa.array(["50000+", "less"]), learn=False)
+        array([1., 0.], dtype=float32)
+    """
+
+    dtype = np.float32
+
+    def __init__(self, column: str | int, positive: str | int | float | None = None) -> None:
+        super().__init__(column)
+        self.positive = positive
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return 0 and 1, float32 ``[B]``."""
+        made = positive_rows(self.column, values, self.positive)
+        if made.null_count:
+            row = int(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False))[0])
+            value = values[row].as_py()
+            raise ValueError(
+                f"label {self.column!r} must be 0 or 1, row {row} is {value!r}: "
+                + ("leave the row out" if value is None else "name the value that is 1, positive=")
+            )
+        return made.to_numpy(zero_copy_only=False).astype(np.float32)
+
+
+def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Array:
+    """Return which labels are positive, as a bool array; labels that are illegal become missing.
+
+    Args:
+        column: name or place of the column, for messages.
+        values: the labels ``[B]``.
+        positive: the value that is positive; None for labels 0 and 1.
+
+    Raises:
+        ValueError: labels are of a type that cannot be compared with `positive`.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(values.indices)
+    if pa.types.is_boolean(values.type) and positive is None:
+        return values
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if positive is None:
+        numbers = numbers_of_texts(values, ".") if is_text else _as_numbers(column, values)
+        is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
+        return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
+    if is_text:
+        return pc.equal(values, str(positive))
+    if isinstance(positive, str):
+        return pc.equal(as_categories(values, "text"), positive)
+    return pc.equal(_as_numbers(column, values), float(positive))
+
+
+def _as_numbers(column: str | int, values: pa.Array) -> pa.Array:
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        raise ValueError(f"label {column!r} must be 0 and 1, or bools, it is {kind}")
+    return values.cast(pa.float64(), safe=False)
+
+
+class NumbersOfTexts(Feature):
+    """Read numbers that are written as texts, and transform them.
+
+    Args:
+        transform: transform of numbers, with the name of the column.
+        decimal: '.' or ',', the decimal point. With ',', points between thousands are ignored.
+            Default: '.'.
+
+    Example:
+        >>> price = NumbersOfTexts(Number("price", missing=-1), decimal=",")
+        >>> price.apply(pa.array(["1.299,50", "?"]), learn=False).tolist()
+        [1299.5, -1.0]
+    """
+
+    def __init__(self, transform: Number, decimal: str = ".") -> None:
+        if not isinstance(transform, Number):
+            raise TypeError(f"transform must read numbers, got {transform!r}")
+        super().__init__(transform.column)
+        self.transform = transform
+        self.decimal = check_one_of("decimal", decimal, (".", ","))
+        self.dtype = transform.dtype  # type: ignore[misc]
+        self.width = transform.width
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the values of the transform; a text that is no number counts as missing."""
+        return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
+
+    def fit(self, values: Any) -> NumbersOfTexts:
+        """Let the transform learn from all numbers of the texts at once."""
+        self.transform.fit(numbers_of_texts(values, self.decimal))
+        return self
+
+    def state_dict(self) -> Any:
+        """Return the learned state of the transform."""
+        return self.transform.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Load a state that `state_dict` returned."""
+        self.transform.load_state_dict(state)
+
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
+
+
+def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
+    """Return texts as float64; a text that is no number becomes missing. Numbers stay numbers.
+
+    Example:
+        >>> numbers_of_texts(pa.array([" 1.5", "-2e3", "", "n/a"]), ".").to_pylist()
+        [1.5, -2000.0, None, None]
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(values.indices)
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values
+    texts = pc.utf8_trim_whitespace(values)
+    if decimal == ",":
+        texts = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
+    return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
+
+
+class Times(Feature):
+    """Read times as seconds since 1970: the event time of a batch.
+
+    Args:
+        column: numbers, timestamps, dates, or texts if there is a format.
+        unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
+        format: format of texts, in the notation of `strptime` or 'iso'. Default: None.
+
+    Example:
+        >>> Times("ts", unit="ms").apply(pa.array([1_700_000_000_500]), learn=False)
+        array([1700000000])
+    """
+
+    dtype = np.int64
+
+    def __init__(self, column: str | int, unit: str | None = None, format: str | None = None):
+        super().__init__(column)
+        check_times(unit, format)
+        self.unit = unit
+        self.format = format
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return seconds since 1970, int64 ``[B]``.
+
+        Raises:
+            ValueError: a time is missing or cannot be read.
+        """
+        seconds = seconds_of(self.column, values, self.unit, self.format)
+        there = seconds.is_valid().to_numpy(zero_copy_only=False)
+        numbers = seconds.to_numpy(zero_copy_only=False)
+        legal = there & np.isfinite(numbers.astype(np.float64))
+        if not legal.all():
+            row = int(np.flatnonzero(~legal)[0])
+            raise ValueError(
+                f"column {self.column!r} must have a time in each row, row {row} is "
+                f"{values[row].as_py()!r}"
+            )
+        return numbers.astype(np.int64)

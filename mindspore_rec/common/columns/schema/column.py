@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of a data set: what each kind of column is, and how a network reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
+from mindspore_rec.common.columns.times import UNITS
+from mindspore_rec.common.columns.transforms import PARTS
+
+__all__ = [
+    "KINDS",
+    "TRANSFORMS",
+    "CategoryColumn",
+    "Column",
+    "GroupColumn",
+    "IgnoredColumn",
+    "IntegerColumn",
+    "LabelColumn",
+    "ListColumn",
+    "NumberColumn",
+    "TextColumn",
+    "TimeColumn",
+    "WeightColumn",
+]
+
+TRANSFORMS = ("quantile", "log", "standard", "min_max", "none")
+
+_DEFAULT_LENGTH = 20
+_DEFAULT_BUCKETS = 256
+
+
+class Column:
+    """Base class of the columns of a `Schema`.
+
+    Each kind of column is a class with the options of the kind. An option that the kind lacks has
+    the value None, False or () here.
+
+    Attributes:
+        name: name of the column in the data, 1 to 255 characters.
+        kind: word for the kind in YAML, such as 'category'.
+        table: name of the table with the rows of the column's values. Columns with the same table
+            share rows: equal values have equal keys. None if the column's values have their own
+            rows.
+        embedding_dim: number of floats of a row, 1 to 8192; None for the schema's.
+        admission: number of occurrences at which a value gets a row, at least 1; None for the first
+            occurrence.
+        eviction: number of seconds of event time, after which a row is evicted if its value was not
+            seen again; None for never.
+        decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
+            is of numbers.
+    """
+
+    kind: ClassVar[str]
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    transform: str | None = None
+    buckets: int | None = None
+    values: str | None = None
+    decimal: str | None = None
+    length: int | None = None
+    separator: str | None = None
+    unit: str | None = None
+    format: str | None = None
+    parts: tuple[str, ...] = ()
+    group: bool = False
+    positive: Any = None
+    binary: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= 255:
+            raise ValueError(
+                f"name of a column must be a text of 1 to 255 characters, got {self.name!r}"
+            )
+        where = f"column {self.name!r}: "
+        self._check_rows(where)
+        self._check_values(where)
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options().items())
+        return f"{type(self).__name__}({self.name!r}{options})"
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, by name."""
+        fields = dataclasses.fields(self)[1:]  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields}
+        return {
+            field.name: values[field.name]
+            for field in fields
+            if type(values[field.name]) is not type(field.default)
+            or values[field.name] != field.default
+        }
+
+    @property
+    def has_rows(self) -> bool:
+        """True if values of the column have rows in a table."""
+        return self.kind in ("category", "integer", "list", "text") or self.bucket_count > 0
+
+    @property
+    def is_read(self) -> bool:
+        """True if the network reads the column."""
+        return self.has_rows or self.kind in ("number", "integer") or bool(self.parts)
+
+    @property
+    def scale(self) -> str:
+        """The transform of a number."""
+        return self.transform or "quantile"
+
+    @property
+    def bucket_count(self) -> int:
+        """Number of intervals that have rows; 0 for none."""
+        if self.kind != "number":
+            return 0
+        if self.buckets is None:
+            return _DEFAULT_BUCKETS if self.scale == "quantile" else 0
+        return self.buckets
+
+    @property
+    def most_values(self) -> int:
+        """Greatest number of values per row that are read."""
+        if self.kind not in ("list", "text"):
+            return 1
+        return _DEFAULT_LENGTH if self.length is None else self.length
+
+    @property
+    def field(self) -> str:
+        """Text that salts the keys of the column's values."""
+        return self.name if self.table is None else self.table
+
+    def _check_rows(self, where: str) -> None:
+        if self.table is not None:
+            _check_text(where + "table", self.table, 100)
+        if self.embedding_dim is not None:
+            check_int(where + "embedding_dim", self.embedding_dim, 1, 8192)
+        if self.admission is not None:
+            check_int(where + "admission", self.admission, 1, MAX_THRESHOLD)
+        if self.eviction is not None:
+            check_int(where + "eviction", self.eviction, 1, MAX_SECONDS)
+        if self.length is not None:
+            check_int(where + "length", self.length, 1, 4096)
+
+    def _check_values(self, where: str) -> None:
+        if self.transform is not None:
+            check_one_of(where + "transform", self.transform, TRANSFORMS)
+        if self.values is not None:
+            check_one_of(where + "values", self.values, ("text", "whole"))
+        if self.decimal is not None:
+            check_one_of(where + "decimal", self.decimal, (".", ","))
+        if self.separator is not None:
+            _check_text(where + "separator", self.separator, 100)
+
+
+def _check_text(argument: str, value: Any, most: int) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= most:
+        raise ValueError(f"{argument} must be a text of 1 to {most} characters, got {value!r:.80}")
+
+
+def _check_bool(argument: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{argument} must be a bool, got {value!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class CategoryColumn(Column):
+    """Texts or whole numbers that are names, such as ids, with any number of different values.
+
+    Args:
+        name, table, embedding_dim, admission, eviction: as for `Column`.
+        values: 'text' or 'whole', the type of the values. Values of the other type are converted:
+            the text '7' to the whole number 7, or 7 to '7'. Default: None, values are used
+            unchanged, so '7' and 7 are different categories.
+        group: whether metrics are also computed per value. Default: False.
+
+    Example:
+        >>> CategoryColumn("user", admission=2)
+        CategoryColumn('user', admission=2)
+    """
+
+    kind = "category"
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    values: str | None = None
+    group: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_bool(f"column {self.name!r}: group", self.group)
+
+
+@dataclass(frozen=True, repr=False)
+class NumberColumn(Column):
+    """A quantity.
+
+    Args:
+        name: as for `Column`.
+        transform: how the number is scaled: 'quantile' by `QuantileScale`, 'log' by `LogScale`,
+            'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or 'none'. Default:
+            'quantile'.
+        buckets: number of intervals between quantiles. Each interval has a row in a table. 0 for no
+            intervals, or 2 to 65536. Default: 256 if `transform` is 'quantile', else 0.
+        decimal: as for `Column`.
+        embedding_dim: as for `Column`; only if there are intervals.
+
+    Example:
+        >>> NumberColumn("views", "log").bucket_count, NumberColumn("price").bucket_count
+        (0, 256)
+    """
+
+    kind = "number"
+
+    name: str
+    transform: str | None = None
+    buckets: int | None = None
+    decimal: str | None = None
+    embedding_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: "
+        if self.buckets is not None and self.buckets != 0:
+            check_int(where + "buckets", self.buckets, 2, 1 << 16)
+        if self.embedding_dim is not None and not self.bucket_count:
+            raise ValueError(f"{where}embedding_dim is for buckets, and there are none")
+
+
+@dataclass(frozen=True, repr=False)
+class IntegerColumn(Column):
+    """A whole number that is a quantity and a name, for example a count or a year.
+
+    The network gets the scaled number, and each value has a row in a table.
+
+    Args:
+        name, table, embedding_dim, admission, eviction, decimal: as for `Column`.
+        transform: as for `NumberColumn`.
+    """
+
+    kind = "integer"
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    transform: str | None = None
+    decimal: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class ListColumn(Column):
+    """Several categories per row.
+
+    Args:
+        name, table, embedding_dim, admission, eviction: as for `Column`.
+        values: as for `CategoryColumn`.
+        length: greatest number of values per row that are read, 1 to 4096. Default: 20.
+        separator: text between the values in a column of texts, as in 'a|b|c'. Default: None, the
+            column is of lists.
+    """
+
+    kind = "list"
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    values: str | None = None
+    length: int | None = None
+    separator: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class TextColumn(Column):
+    """Words. Each word has a row in a table.
+
+    Args:
+        name, table, embedding_dim, admission, eviction: as for `Column`.
+        length: greatest number of words per row that are read, 1 to 4096. Default: 20.
+    """
+
+    kind = "text"
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class TimeColumn(Column):
+    """Time of the event, in UTC.
+
+    Args:
+        name: as for `Column`.
+        unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
+        format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
+            8601. Default: None, times are numbers, timestamps or dates.
+        parts: parts of the time that are categories: 'minute', 'hour', 'weekday', 'day' and
+            'month'. Default: none.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or unknown, or `unit` and `format`
+            are both set.
+
+    Example:
+        >>> TimeColumn("ts", unit="ms", parts=["hour"])
+        TimeColumn('ts', unit='ms', parts=('hour',))
+    """
+
+    kind = "time"
+
+    name: str
+    unit: str | None = None
+    format: str | None = None
+    parts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: "
+        if self.unit is not None:
+            check_one_of(where + "unit", self.unit, tuple(UNITS))
+        if self.format is not None:
+            _check_text(where + "format", self.format, 100)
+            if self.unit is not None:
+                raise ValueError(f"{where}unit is for times that are numbers: leave out format")
+        if not isinstance(self.parts, (list, tuple)):
+            raise TypeError(f"{where}parts must be a list of texts, got {self.parts!r}")
+        object.__setattr__(self, "parts", tuple(self.parts))
+        for part in self.parts:
+            check_one_of(where + "parts", part, PARTS)
+        if len(set(self.parts)) < len(self.parts):
+            raise ValueError(f"{where}parts must be different, got {list(self.parts)}")
+
+
+@dataclass(frozen=True, repr=False)
+class LabelColumn(Column):
+    """The value to predict. Several labels are several tasks.
+
+    Args:
+        name: as for `Column`.
+        positive: the value that counts as 1; every other value counts as 0. Default: None, the
+            label is 0 or 1, or False or True.
+        binary: whether the label has two values. False to predict a number. Default: True.
+        decimal: as for `Column`; only if `binary` is False.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, or two arguments contradict each
+            other.
+    """
+
+    kind = "label"
+
+    name: str
+    positive: Any = None
+    binary: bool = True
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: "
+        _check_bool(where + "binary", self.binary)
+        if self.positive is not None:
+            if not isinstance(self.positive, (str, int, float)):
+                raise TypeError(f"{where}positive must be a text or number, got {self.positive!r}")
+            if not self.binary:
+                raise ValueError(f"{where}positive is for labels with two values: leave it out")
+        if self.decimal is not None and self.binary:
+            raise ValueError(f"{where}decimal is for labels that are numbers: binary must be False")
+
+
+@dataclass(frozen=True, repr=False)
+class WeightColumn(Column):
+    """Weight of the row in the loss and in metrics, at least 0.
+
+    Args:
+        name, decimal: as for `Column`.
+    """
+
+    kind = "weight"
+
+    name: str
+    decimal: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class GroupColumn(Column):
+    """Metrics are also computed per group, such as a user. The network does not read the column.
+
+    Args:
+        name: as for `Column`.
+        values: as for `CategoryColumn`.
+    """
+
+    kind = "group"
+
+    name: str
+    values: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class IgnoredColumn(Column):
+    """A column that is not read.
+
+    Args:
+        name: as for `Column`.
+    """
+
+    kind = "ignored"
+
+    name: str
+
+
+KINDS: dict[str, type[Column]] = {each.kind: each for each in Column.__subclasses__()}
+"""The class of each kind of column."""

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schema: one description of the columns of a data set, for readers, networks and predictors."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.labels import positive_rows
+from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.document import columns_of, plain_columns, unknown_key
+from mindspore_rec.common.columns.schema.faults import Fault, faults_of, missing_column
+from mindspore_rec.common.columns.schema.layout import (
+    Field,
+    TableGroup,
+    fields_of,
+    numbers_of,
+    pipeline_of,
+    table_groups,
+)
+
+__all__ = ["Schema"]
+
+_DEFAULT_DIM = 16
+_ONE = ("time", "weight")  # kinds of which a schema has one column at most
+
+
+class Schema:
+    """Describe the columns of a data set, once for all: readers, networks, training and serving.
+
+    A batch of rows becomes these arrays:
+
+    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, in the order of the columns. A
+      list or text has `length` keys, the others have one.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers; left out without numbers.
+    * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
+    * ``label`` float32 ``[B, T]``: the labels of all tasks.
+
+    Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` fits the
+    scales if they have learned nothing. Afterwards a schema never changes.
+
+    Args:
+        columns: the columns; at least one has rows.
+        embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
+            8192. Default: 16.
+
+    Attributes:
+        columns: the columns.
+        embedding_dim: number of floats of a row.
+        fields: the fields of ``ids``, one per embedding vector.
+        numbers: names of the columns in ``numbers``.
+        tables: the tables of the fields.
+        pipeline: the `FeaturePipeline` that makes the arrays.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, two columns have the same name, or
+            columns contradict each other.
+
+    Example:
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn, ListColumn, NumberColumn
+        >>> schema = Schema(
+        ...     [
+        ...         CategoryColumn("user"),
+        ...         ListColumn("tags", length=3),
+        ...         NumberColumn("price"),
+        ...         LabelColumn("clicked"),
+        ...     ]
+        ... )
+        >>> rows = {"user": ["ann", "bob"], "tags": [["new"], []], "price": [1.5, 9.0]}
+        >>> arrays = schema.fit(rows | {"clicked": [1, 0]}).arrays_of(rows | {"clicked": [1, 0]})
+        >>> {name: array.shape for name, array in arrays.items()}
+        {'ids': (2, 5), 'numbers': (2, 1), 'label': (2, 1)}
+        >>> [field.name for field in schema.fields]
+        ['user', 'tags', 'price.bucket']
+    """
+
+    def __init__(self, columns: Iterable[Column], embedding_dim: int = _DEFAULT_DIM) -> None:
+        self.columns = tuple(columns)
+        self.embedding_dim = check_int("embedding_dim", embedding_dim, 1, 8192)
+        for column in self.columns:
+            if not isinstance(column, Column):
+                raise TypeError(f"columns must be Column objects, got {column!r}")
+        self._by_name = {column.name: column for column in self.columns}
+        self._check_columns()
+        self.fields: tuple[Field, ...] = fields_of(self.columns)
+        self.numbers = numbers_of(self.columns)
+        self.tables: tuple[TableGroup, ...] = table_groups(
+            self.columns, self.fields, self.embedding_dim
+        )
+        self.pipeline: FeaturePipeline = pipeline_of(self.columns)
+        self.is_fitted = not self.pipeline.learns
+
+    def _check_columns(self) -> None:
+        names = [column.name for column in self.columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"columns must have different names, got {name!r} twice")
+        for kind in _ONE:
+            of_kind = [each.name for each in self.columns if each.kind == kind]
+            if len(of_kind) > 1:
+                raise ValueError(f"at most one column may be of kind {kind!r}, got {of_kind}")
+        groups = [each.name for each in self.columns if each.kind == "group" or each.group]
+        if len(groups) > 1:
+            raise ValueError(f"at most one column may be the group, got {groups}")
+        if self.time is None:
+            for column in self.columns:
+                if column.eviction is not None:
+                    raise ValueError(
+                        f"column {column.name!r} has eviction, in seconds of event time: one "
+                        "column must be of kind 'time'"
+                    )
+
+    @classmethod
+    def from_description(cls, description: Any) -> Schema:
+        """Return the schema of a description, as `describe` returned it; it has learned nothing.
+
+        Raises:
+            ValueError: `description` is not the description of a schema.
+        """
+        if not isinstance(description, Mapping):
+            raise ValueError(f"a schema must be a mapping, got {description!r:.80}")
+        known = ("columns", "embedding_dim")
+        for key in description:
+            if key not in known:
+                raise unknown_key("schema", key, known)
+        columns = columns_of(description.get("columns"))
+        return cls(columns, description.get("embedding_dim", _DEFAULT_DIM))
+
+    # ---- columns
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name.
+
+        Raises:
+            ValueError: the schema has no column of this name.
+        """
+        if name not in self._by_name:
+            raise missing_column(name, list(self._by_name))
+        return self._by_name[name]
+
+    @property
+    def labels(self) -> tuple[Column, ...]:
+        """The labels, one per task."""
+        return tuple(each for each in self.columns if each.kind == "label")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return tuple(each.name for each in self.labels)
+
+    @property
+    def time(self) -> Column | None:
+        """The column with the time of the event, or None."""
+        return next((each for each in self.columns if each.kind == "time"), None)
+
+    @property
+    def weight(self) -> Column | None:
+        """The column with the weights of rows, or None."""
+        return next((each for each in self.columns if each.kind == "weight"), None)
+
+    @property
+    def group(self) -> Column | None:
+        """The column per whose value metrics are computed too, or None."""
+        return next((each for each in self.columns if each.kind == "group" or each.group), None)
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that the network reads."""
+        return tuple(each for each in self.columns if each.is_read)
+
+    @property
+    def raw_columns(self) -> list[str]:
+        """Names of all columns that are read in training: all except ignored columns."""
+        return [each.name for each in self.columns if each.kind != "ignored"]
+
+    @property
+    def arrays(self) -> list[str]:
+        """Names of the arrays, in order."""
+        return list(self.pipeline.column_names)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the arrays that a network takes: ids, and numbers if there are any."""
+        return [name for name in self.arrays if name in ("ids", "numbers")]
+
+    # ---- rows
+
+    def fit(self, rows: Any) -> Schema:
+        """Learn the scales of numbers from rows, and forget what was learned before.
+
+        Args:
+            rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
+                columns.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: there is no row, a column is missing or has values of the wrong type.
+        """
+        batch = to_record_batch(rows)
+        if not batch.num_rows:
+            raise ValueError("rows must have at least one row, from which scales learn")
+        fresh = pipeline_of([each for each in self.columns if each.kind not in ("label", "weight")])
+        fresh.fit(batch)
+        self._take(fresh.state_dict())
+        return self
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        learned = {**self.pipeline.state_dict(), **{n: v for n, v in state.items() if n != ""}}
+        self.pipeline.load_state_dict(learned)
+        self.is_fitted = True
+
+    def arrays_of(self, rows: Any, with_label: bool = True) -> dict[str, np.ndarray]:
+        """Return the arrays of rows.
+
+        Args:
+            rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
+            with_label: False if the rows may lack labels and weights, to predict. Default: True.
+
+        Raises:
+            ValueError: a column is missing or has values of the wrong type.
+        """
+        made: dict[str, np.ndarray] = self.pipeline.apply(rows, None if with_label else self.inputs)
+        return made
+
+    def labels_of(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Return the labels of rows, float32 ``[B, T]``."""
+        made: np.ndarray = self.pipeline.apply(rows, ["label"])["label"]
+        return made
+
+    def positives_of(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Return which rows have a positive label in at least one task, bool ``[B]``.
+
+        Raises:
+            ValueError: the schema has no label, or a label that is a number.
+        """
+        if not self.labels or not all(each.binary for each in self.labels):
+            raise ValueError("the schema must have labels with two values")
+        made = np.zeros(rows.num_rows, bool)
+        for label in self.labels:
+            positive = positive_rows(label.name, rows.column(label.name), label.positive)
+            made |= positive.fill_null(False).to_numpy(zero_copy_only=False)
+        return made
+
+    def faults(self, rows: pa.RecordBatch) -> list[Fault]:
+        """Return which values of a batch the columns cannot have, at most one Fault per column.
+
+        Raises:
+            ValueError: a column is missing, or all its values are of the wrong type.
+        """
+        columns = [each for each in self.columns if each.kind != "ignored"]
+        return faults_of(columns, rows)
+
+    def check(self, rows: Any, where: str = "rows", first_row: int = 0) -> None:
+        """Check that rows have the columns and values of this schema.
+
+        Args:
+            rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
+            where: name of the data, for messages.
+            first_row: number of the first row in the data, for messages. Default: 0.
+
+        Raises:
+            ValueError: a column is missing, or has a value that it cannot have. The message names
+                column, row and value.
+
+        Example:
+            >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+            >>> schema = Schema([CategoryColumn("user"), LabelColumn("clicked")])
+            >>> schema.check({"user": ["ann", "bob"], "clicked": [1, 2]}, "clicks.csv")
+            Traceback (most recent call last):
+            ...
+            ValueError: clicks.csv: column 'clicked' must be 0 or 1 (positive: names the value that
+            counts as 1; binary: false predicts numbers), row 1 is 2
+        """
+        try:
+            faults = self.faults(to_record_batch(rows))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        if faults:
+            fault = faults[0]
+            raise ValueError(f"{where}: {fault.sentence(first_row + int(fault.rows[0]))}")
+
+    # ---- as values
+
+    def describe(self) -> dict[str, Any]:
+        """Return the schema as JSON values, without what its scales have learned.
+
+        Example:
+            >>> from mindspore_rec.feature import CategoryColumn
+            >>> Schema([CategoryColumn("user")]).describe()
+            {'embedding_dim': 16, 'columns': {'user': {'kind': 'category'}}}
+        """
+        return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the scales have learned, as JSON values."""
+        return {"is_fitted": self.is_fitted, "pipeline": self.pipeline.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state that `state_dict` returned.
+
+        Raises:
+            TypeError, ValueError, KeyError: the state is of other columns. After an error, the
+                schema is unchanged.
+        """
+        if not isinstance(state, Mapping) or not {"is_fitted", "pipeline"} <= set(state):
+            raise ValueError(f"state must be of a Schema, got {state!r:.80}")
+        self.pipeline.load_state_dict(state["pipeline"])
+        self.is_fitted = bool(state["is_fitted"])
+
+    def __repr__(self) -> str:
+        lines = "".join(f"\n    {column!r}," for column in self.columns)
+        dim = "" if self.embedding_dim == _DEFAULT_DIM else f", embedding_dim={self.embedding_dim}"
+        return f"Schema([{lines}\n]{dim})"
+
+    def _repr_html_(self) -> str:
+        """Return the columns as a table, for notebooks."""
+        rows = "".join(_html_row([each.name, each.kind, _options(each)]) for each in self.columns)
+        return f"<table><tr><th>column</th><th>kind</th><th>options</th></tr>{rows}</table>"
+
+
+def _options(column: Column) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in column.options().items())
+
+
+def _html_row(cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<td>{html.escape(each)}</td>' for each in cells)}</tr>"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times in columns: numbers of several units, texts of several formats, timestamps and dates."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.checks import check_one_of
+
+__all__ = ["UNITS", "check_times", "seconds_of"]
+
+UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_ISO = "iso"
+
+
+def check_times(unit: str | None, format: str | None) -> None:
+    """Check the arguments that say how times are written.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or unknown, or both are given.
+    """
+    if unit is not None:
+        check_one_of("unit", unit, tuple(UNITS))
+    if format is not None:
+        if not isinstance(format, str) or not format:
+            raise TypeError(f"format must be a text, got {format!r}")
+        if unit is not None:
+            raise ValueError("unit is for times that are numbers: with format leave it out")
+
+
+def seconds_of(
+    column: str | int, values: pa.Array, unit: str | None = None, format: str | None = None
+) -> pa.Array:
+    """Return times as seconds since 1970, as int64 or float64. Unreadable texts become missing.
+
+    Args:
+        column: name or place of the column, for messages.
+        values: numbers, Arrow timestamps or dates, or texts if there is a format ``[B]``.
+        unit: unit of numbers, a key of `UNITS`. Default: None, seconds.
+        format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
+            a time zone are UTC. Default: None, the values are not texts.
+
+    Raises:
+        ValueError: the values are of a type that is no time, or texts without a format.
+
+    Example:
+        >>> seconds_of("ts", pa.array([1_700_000_000_123]), "ms").to_pylist()
+        [1700000000]
+        >>> seconds_of("ts", pa.array(["2023-11-14", "soon"]), format="%Y-%m-%d").to_pylist()
+        [1699920000, None]
+    """
+    if pa.types.is_null(values.type):
+        return values.cast(pa.float64())
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(values.indices)
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if format is None:
+            raise ValueError(
+                f"column {column!r} must be times, it is texts such as {_first(values)!r}: name "
+                "the format of the texts, format='%Y-%m-%d %H:%M:%S' or 'iso'"
+            )
+        values = _parsed(values, format)
+        kind = values.type
+    if pa.types.is_date(kind):
+        values = values.cast(pa.timestamp("s"), safe=False)
+        kind = values.type
+    if pa.types.is_timestamp(kind):
+        factor = UNITS[kind.unit]
+        return _whole_seconds(values.cast(pa.int64(), safe=False), factor)
+    if pa.types.is_integer(kind):
+        return _whole_seconds(values, UNITS[unit or "s"])
+    if pa.types.is_floating(kind):
+        factor = UNITS[unit or "s"]
+        return pc.floor(values if factor == 1 else pc.divide(values, float(factor)))
+    raise ValueError(
+        f"column {column!r} must be seconds or timestamps, it is {kind}: convert it, "
+        "pandas.to_datetime(column)"
+    )
+
+
+def _whole_seconds(values: pa.Array, factor: int) -> pa.Array:
+    if factor == 1:
+        return values
+    numbers = values.cast(pa.int64())
+    # Arrow divides toward zero, and a time before 1970 is rounded down.
+    quotient = pc.divide(numbers, factor)
+    is_above = pc.greater(pc.multiply(quotient, factor), numbers)
+    return pc.subtract(quotient, is_above.cast(pa.int64()))
+
+
+def _parsed(texts: pa.Array, format: str) -> pa.Array:
+    if format != _ISO:
+        return pc.strptime(texts, format=format, unit="s", error_is_null=True)
+    import pandas as pd
+
+    series = pd.Series(texts.to_numpy(zero_copy_only=False))
+    times = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
+    return pa.array(times.astype("datetime64[s, UTC]"), from_pandas=True)
+
+
+def _first(texts: pa.Array) -> str:
+    there = texts.drop_null()
+    return str(there[0].as_py()) if len(there) else ""

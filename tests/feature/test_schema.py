@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schema: one description of columns gives the arrays of a network, and names what does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mindspore_rec import Schema, category_keys
+from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
+from mindspore_rec.feature import (
+    PADDING_KEY,
+    CategoryColumn,
+    Column,
+    IgnoredColumn,
+    IntegerColumn,
+    LabelColumn,
+    ListColumn,
+    NumberColumn,
+    TextColumn,
+    TimeColumn,
+    WeightColumn,
+)
+
+COLUMNS = [
+    CategoryColumn("user", table="people", admission=2, eviction=3600),
+    CategoryColumn("friend", table="people", admission=2, eviction=3600),
+    CategoryColumn("city", values="text", group=True),
+    IntegerColumn("year", transform="min_max"),
+    NumberColumn("price", decimal=","),
+    NumberColumn("views", transform="log"),
+    ListColumn("tags", length=3, embedding_dim=8),
+    TextColumn("title", length=2),
+    TimeColumn("ts", unit="ms", parts=("hour",)),
+    IgnoredColumn("note"),
+    WeightColumn("weight"),
+    LabelColumn("clicked"),
+    LabelColumn("bought", positive="yes"),
+]
+
+
+def frame(rows: int = 6) -> pd.DataFrame:
+    rng = np.random.default_rng(rows)
+    return pd.DataFrame(
+        {
+            "user": rng.integers(0, 3, rows),
+            "friend": rng.integers(0, 3, rows),
+            "city": [[7, 8, 9][i] for i in rng.integers(0, 3, rows)],
+            "year": rng.integers(1990, 2000, rows).astype(float),
+            "price": [["1.000,5", "2,5", None][i] for i in rng.integers(0, 3, rows)],
+            "views": rng.integers(0, 100, rows),
+            "tags": [list("abcde")[: i % 5] for i in range(rows)],
+            "title": ["Red Sofa", "lamp", "", None, "a b c d", "lamp"][:rows],
+            "ts": 1_700_000_000_000 + np.arange(rows) * 3_600_000,
+            "note": ["?"] * rows,
+            "weight": np.ones(rows),
+            "clicked": [True, False] * (rows // 2),
+            "bought": ["yes", "no"] * (rows // 2),
+        }
+    )
+
+
+def test_arrays_of_all_kinds() -> None:
+    schema = Schema(COLUMNS)
+    rows = frame()
+    arrays = schema.fit(rows).arrays_of(rows)
+    assert list(arrays) == schema.arrays == ["ids", "numbers", "weight", "label"]
+    names = [field.name for field in schema.fields]
+    assert names == [
+        "user", "friend", "city", "year", "price.bucket", "tags", "title", "ts.hour"
+    ]  # fmt: skip
+    assert arrays["ids"].shape == (6, 6 + 3 + 2) and arrays["numbers"].shape == (6, 3)
+    assert arrays["label"].tolist() == [[1, 1], [0, 0]] * 3 and schema.tasks == (
+        "clicked",
+        "bought",
+    )
+    by_name = {field.name: arrays["ids"][:, field.start : field.stop] for field in schema.fields}
+    # columns of one table: equal values have equal keys
+    assert (by_name["user"][:, 0] == category_keys("people", rows["user"])).all()
+    assert (by_name["friend"][:, 0] == category_keys("people", rows["friend"])).all()
+    assert (by_name["city"][:, 0] == category_keys("city", rows["city"].astype(str))).all()
+    assert (by_name["tags"] == PADDING_KEY).sum(1).tolist() == [3, 2, 1, 0, 0, 3]
+    assert (by_name["title"] == PADDING_KEY).sum(1).tolist() == [0, 1, 2, 2, 0, 1]
+    assert by_name["title"][1, 0] == category_keys("title", ["lamp"])[0]
+    # three groups of settings, one of them a named table
+    assert [(g.name, g.embedding_dim, len(g.fields)) for g in schema.tables] == [
+        ("people", 16, 2), (None, 16, 5), (None, 8, 1)
+    ]  # fmt: skip
+    seconds = schema.pipeline.batch(rows)[1]
+    assert seconds == 1_700_000_000 + 5 * 3600
+
+
+def test_described_and_learned_again() -> None:
+    schema = Schema(COLUMNS, embedding_dim=4).fit(frame())
+    made = Schema.from_description(json.loads(json.dumps(schema.describe())))
+    assert made.columns == schema.columns and made.embedding_dim == 4 and not made.is_fitted
+    made.load_state_dict(json.loads(json.dumps(schema.state_dict())))
+    pipeline = described_pipeline(json.loads(json.dumps(describe_pipeline(schema.pipeline))))
+    pipeline.load_state_dict(schema.pipeline.state_dict())
+    rows = frame(4)
+    for name, array in schema.arrays_of(rows).items():
+        np.testing.assert_array_equal(array, made.arrays_of(rows)[name])
+        np.testing.assert_array_equal(array, pipeline.apply(rows)[name])
+    without = rows.drop(columns=["clicked", "bought", "weight"])
+    assert list(schema.arrays_of(without, with_label=False)) == ["ids", "numbers"] == schema.inputs
+
+
+SMALL = [CategoryColumn("user", values="whole"), NumberColumn("price")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "words"),
+    [
+        (
+            [LabelColumn("clicked")],
+            {"clicked": [0, 1, 2]},
+            "'clicked' must be 0 or 1.*row 12 is 2",
+        ),
+        (
+            [LabelColumn("clicked")],
+            {"clicked": [0, None, 1]},
+            "label in each row, row 11 is None",
+        ),
+        ([TimeColumn("t")], {"t": [1_700_000_000_000] * 3}, r"unit: ms.*row 10 is 17"),
+        ([TimeColumn("t")], {"t": ["2024-01-01"] * 3}, "texts such as '2024-01-01'.*format"),
+        (
+            [TimeColumn("t", format="iso")],
+            {"t": ["2024-01-01", "soon", ""]},
+            "row 11 is 'soon'",
+        ),
+        ([WeightColumn("w")], {"w": [1.0, -2.0, 1.0]}, "weight of at least 0, row 11 is -2.0"),
+        ([NumberColumn("n")], {"n": ["1,5", "2", "x"]}, "texts such as '1,5'.*decimal"),
+        ([NumberColumn("n", decimal=".")], {"n": ["1.5", "", "x"]}, "numbers, row 12 is 'x'"),
+        ([IntegerColumn("n")], {"n": [1.0, 2.5, 3.0]}, "whole numbers, row 11 is 2.5"),
+        (
+            [CategoryColumn("c")],
+            {"c": [1.0, 2.5, 3.0]},
+            "texts or whole numbers, row 11 is 2.5",
+        ),
+        ([ListColumn("l")], {"l": ["a|b", "c", "d"]}, r"separator: '\|'"),
+        ([CategoryColumn("x")], {}, "must have a column 'x', they have 'user', 'price'"),
+        ([CategoryColumn("uses")], {}, "'user' is similar"),
+        ([], {"user": ["7", "8", "x"]}, "whole numbers .values: whole., row 12 is 'x'"),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    columns: list[Column], rows: dict[str, Any], words: str
+) -> None:
+    schema = Schema([*SMALL, *columns])
+    good = {"user": [1, 2, 3], "price": [1.0, 2.0, None]}
+    with pytest.raises(ValueError, match=f"^clicks.csv: .*{words}") as error:
+        schema.check({**good, **rows}, "clicks.csv", first_row=10)
+    assert "\n" not in str(error.value)
+
+
+def test_faults_name_all_rows() -> None:
+    schema = Schema([*SMALL, LabelColumn("clicked")])
+    rows = pa.record_batch(
+        {"user": ["1", "?", "3", "!"], "price": [1.0] * 4, "clicked": [0, 1, 1, 5]}
+    )
+    faults = {fault.column: fault.rows.tolist() for fault in schema.faults(rows)}
+    assert faults == {"user": [1, 3], "clicked": [3]}
+
+
+@pytest.mark.parametrize(
+    ("description", "words"),
+    [
+        ({"columns": {"a": {"kind": "categry"}}}, "a.kind 'categry' is not known: category is"),
+        ({"columns": {"a": {"kind": "category", "tabel": "t"}}},
+         "a.tabel is not known for kind .category.: table is"),
+        ({"colums": {"a": "category"}}, "schema.colums is not known: columns is similar"),
+        ({"columns": {"a": {"kind": "number", "length": 2}}},
+         "a.length is not known for kind 'number'"),
+        ({"columns": {"a": {"kind": "category", "eviction": 5}}}, "must be of kind 'time'"),
+        ({"columns": {"a": {"kind": "number", "buckets": 0}}}, "at least one column whose values"),
+        ({"columns": {"t": "time", "u": "time", "a": "category"}}, "at most one column .*'time'"),
+        ({"columns": {"a": {"kind": "category", "table": "t"},
+                      "b": {"kind": "category", "table": "t", "admission": 2}}}, "'a' and 'b'"),
+        ({"columns": {}}, "columns must be a mapping"),
+        ([], "a schema must be a mapping"),
+    ],
+)  # fmt: skip
+def test_what_is_no_schema(description: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Schema.from_description(description)
+
+
+def test_a_schema_shows_its_columns() -> None:
+    schema = Schema(SMALL)
+    assert eval(repr(schema)).columns == schema.columns
+    assert "<td>price</td><td>number</td>" in schema._repr_html_()
+
+
+def test_failed_fit_and_load_change_nothing() -> None:
+    schema = Schema(SMALL).fit({"user": [1, 2], "price": [1.0, 2.0]})
+    before = schema.state_dict()
+    with pytest.raises(ValueError, match="at least one row"):
+        schema.fit({"user": [], "price": []})
+    with pytest.raises(ValueError, match="price"):
+        schema.fit({"user": [1]})
+    with pytest.raises((ValueError, KeyError)):
+        schema.load_state_dict({"is_fitted": True, "pipeline": {}})
+    assert schema.state_dict() == before
