@@ -8,11 +8,14 @@ import inspect
 import re
 import types
 import typing
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from mindspore_rec.command.settings import Settings
 from mindspore_rec.command.strict import types_of
+from mindspore_rec.common.columns.schema.column import KINDS, Column
 
-__all__ = ["object_schema"]
+__all__ = ["object_schema", "settings_schema"]
 
 _SIMPLE = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null"}
 
@@ -70,3 +73,36 @@ def _schema(kind: Any) -> dict[str, Any]:
     if origin is not None:
         return {"type": "object", "additionalProperties": _schema(members[1])}
     return {"type": _SIMPLE[kind]} if kind in _SIMPLE else {}
+
+
+def settings_schema(models: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """Return the JSON Schema of the YAML file.
+
+    Args:
+        models: names of the settings of each network.
+    """
+    made = object_schema(Settings)
+    column = object_schema(Column)
+    del column["properties"]["name"]
+    column["required"] = ["kind"]
+    column["properties"]["kind"] = {"enum": list(KINDS)}
+    columns = {"anyOf": [{"enum": list(KINDS)}, column]}
+    properties = made["properties"]
+    properties["columns"] |= {"type": "object", "additionalProperties": columns}
+    settings = sorted({name for of_model in models.values() for name in of_model})
+    name = {"anyOf": [{"enum": sorted(models)}, {"pattern": ":"}]}
+    network = {
+        "type": "object",
+        "properties": {"name": name, **{each: {} for each in settings}},
+        "allOf": [
+            {
+                "if": {"properties": {"name": {"const": model}}, "required": ["name"]},
+                "then": {"propertyNames": {"enum": ["name", *of_model]}},
+            }
+            for model, of_model in models.items()
+        ],
+    }
+    about = properties["model"]["description"]
+    properties["model"] = {"description": about, "anyOf": [name, network]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "mindspore-rec"}
+    return {**head, **made}

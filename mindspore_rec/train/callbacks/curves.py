@@ -26,6 +26,8 @@ class Curves(ResumedCallback):
 
     Args:
         log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, no events.
+        steps: number of steps of the training, for the time left in the progress bar, if the data
+            do not tell their length. Default: None, unknown.
 
     Attributes:
         points: `(step, mean loss, samples per second)` since the point before.
@@ -38,8 +40,11 @@ class Curves(ResumedCallback):
 
     runs_last = 0.7  # after the callbacks that evaluate, before a RecCheckpoint
 
-    def __init__(self, log_dir: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, log_dir: str | os.PathLike[str] | None = None, steps: int | None = None
+    ) -> None:
         super().__init__()
+        self._steps = steps
         self._log_dir = None if log_dir is None else str(log_dir)
         self._writer: Any = None
         self._reset()
@@ -73,6 +78,9 @@ class Curves(ResumedCallback):
 
             self._writer = SummaryWriter(self._log_dir)
         self._samples, self._time = 0, time.perf_counter()
+        run = run_context.original_args()
+        if self._steps is not None and not run.get("total_steps"):
+            run.total_steps = max(0, self._steps - steps_before(run))
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Keep the loss of the step, and the metrics if there was an evaluation."""
