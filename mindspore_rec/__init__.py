@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models on MindSpore, with huge, sparse embedding tables that keep changing.
 
-Most programs need only the names that this package exports. Submodules export further names: blocks
-of models in `mindspore_rec.nn`, optimizers in `.optim`, metrics in `.metrics`, callbacks and
-reports in `.train`, tables and their rules in `.parameter`, streams from Kafka in `.stream`,
-hashing and specs of features in `.feature`, tiers in `.cache`, predictors in `.serving`.
+Most programs need only the names that this package exports. Submodules export further names: whole
+models in `mindspore_rec.models`, blocks of models in `.nn`, optimizers in `.optim`, metrics in
+`.metrics`, callbacks and reports in `.train`, tables and their rules in `.parameter`, streams from
+Kafka in `.stream`, columns and hashing in `.feature`, tiers in `.cache`, predictors in `.serving`.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         checkpoint as checkpoint,
         feature as feature,
         metrics as metrics,
+        models as models,
         nn as nn,
         optim as optim,
         parameter as parameter,

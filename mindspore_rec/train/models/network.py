@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network: the base class of networks that are made from a schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from mindspore import nn
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.model_names import name_of
+from mindspore_rec.train.models.schema_features import SchemaFeatures
+from mindspore_rec.train.parameter.table_config import MAX_SEED
+
+__all__ = ["Network"]
+
+_NOT_SETTINGS = ("name", "seed")
+
+
+class Network(nn.Cell):
+    """Base class of networks that are made from a schema.
+
+    The first argument of a derived class is the schema. All further arguments of the class have
+    defaults and can be passed by keyword. Among them are `name`, the prefix of the tables' names,
+    and `seed`, the seed of the tables' initial values. All other arguments are settings of the
+    network. Their values are numbers, texts, None, sequences of these values, or dataclasses of
+    them. The class passes all its arguments to `super().__init__`.
+
+    Args:
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
+        name: prefix of the tables' names.
+        seed: seed of the tables' initial values, 0 to 2**64 - 1.
+        settings: the network's settings.
+
+    Inputs:
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
+
+    Outputs:
+        float32 Tensor `[B, T]`, one logit per label.
+
+    Attributes:
+        schema: the schema, or None if the network was made from other features.
+        features: the description of the arrays, which makes the cells that read them.
+        several_tasks: class attribute, True if the network has an output for each label. Default:
+            False, one output.
+
+    Raises:
+        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
+            arguments that it does not pass on.
+        ValueError: there are several labels, but the network has one output.
+
+    Example:
+        >>> from mindspore_rec.models import DCN
+        >>> [each for each in ("name", "hidden") if each in inspect.signature(DCN).parameters]
+        ['name', 'hidden']
+    """
+
+    several_tasks: ClassVar[bool] = False
+
+    def __init__(self, schema: Schema | Features, *, name: str, seed: int, **settings: Any) -> None:
+        super().__init__()
+        _check_settings(type(self), settings)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {name!r}")
+        self.features = features_of(schema)
+        self.schema = None if isinstance(schema, Features) else schema
+        _check_tasks(type(self), self.features.tasks)
+        self._recipe = {
+            "settings": {key: _plain(value) for key, value in settings.items()},
+            "name": name,
+            "seed": check_int("seed", seed, 0, MAX_SEED),
+        }
+
+    def recipe(self) -> dict[str, Any]:
+        """Return how the network was made from its schema, as JSON values.
+
+        `mindspore_rec.models.build` makes such a network again.
+
+        Returns:
+            Dict of the name of the model (`model`), the arguments of the class (`settings`), and
+            its arguments `name` and `seed`.
+
+        Raises:
+            ValueError: the network was not made from a schema, or its class cannot be found again
+                by a name.
+        """
+        if self.schema is None:
+            raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
+        return {"model": name_of(type(self)), **_copied(self._recipe)}
+
+
+def features_of(schema: Schema | Features) -> Features:
+    """Return the description of a network's arrays.
+
+    Args:
+        schema: a `Schema`, or a `Features`.
+
+    Raises:
+        TypeError: `schema` is something else.
+    """
+    if isinstance(schema, Features):
+        return schema
+    if not isinstance(schema, Schema):
+        raise TypeError(f"schema must be a mindspore_rec.Schema, got {type(schema).__name__}")
+    return SchemaFeatures(schema)
+
+
+def _check_settings(kind: type, settings: Mapping[str, Any]) -> None:
+    """Check that a derived class passes all its arguments on."""
+    parameters = [
+        each.name
+        for each in list(inspect.signature(kind).parameters.values())[1:]
+        if each.kind is not each.VAR_KEYWORD
+    ]
+    missing = set(parameters) - set(settings) - set(_NOT_SETTINGS)
+    if missing:
+        raise TypeError(
+            f"{kind.__name__} must pass all its arguments to super().__init__, so that it can be "
+            f"made again from a checkpoint; it lacks {', '.join(sorted(missing))}"
+        )
+
+
+def _check_tasks(kind: type[Network], tasks: tuple[str, ...]) -> None:
+    if len(tasks) > 1 and not kind.several_tasks:
+        raise ValueError(
+            f"{kind.__name__} has one output, but the schema has {len(tasks)} labels "
+            f"({', '.join(tasks)}): use MMoE, or keep one label"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as a JSON value.
+
+    Example:
+        >>> _plain((400, 400))
+        [400, 400]
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if hasattr(value, "item"):  # a number of NumPy
+        return value.item()
+    return value
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
