@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the kind of a feature by its values and its name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column_names import is_id_name, is_row_number_name
+from mindspore_rec.common.columns.schema.profile import Profile
+from mindspore_rec.common.columns.schema.text_forms import ListForm, list_form
+
+__all__ = ["Choice", "feature_of"]
+
+FEW_ROWS = 50
+"""In fewer rows, values that never recur prove nothing."""
+
+_MANY_VALUES = 1000
+_MANY_TEXTS = 100
+_LONGEST_LIST = 128
+_USUAL_LENGTH = 20  # the default of Column.length
+_TRIED_TEXTS = 20_000
+
+
+class Choice(NamedTuple):
+    """A column, and the reason for its kind as a sentence."""
+
+    column: Column
+    why: str
+
+
+def feature_of(profile: Profile, total_rows: int) -> Choice:
+    """Return the column of a feature, and why.
+
+    Args:
+        profile: profile of the column in a sample.
+        total_rows: number of rows of the data.
+
+    Example:
+        >>> from mindspore_rec.common.columns.schema.profile import profile_of
+        >>> user = profile_of("user_id", pa.array([7.0, 8.0, None, 7.0]))
+        >>> feature_of(user, 4).column
+        Column(name='user_id', kind='category', values='whole')
+    """
+    if profile.family == "nothing":
+        return _ignored(profile, "Missing in all rows that were read.")
+    if profile.family == "other":
+        remedy = "floats" if pa.types.is_decimal(profile.type) else "numbers, texts or lists"
+        return _ignored(profile, f"{_type(profile)} is not read: convert the column to {remedy}.")
+    if profile.is_beyond_int64 and profile.lengths is None:
+        column = Column(profile.name, "category", values="text")
+        return Choice(column, "Whole numbers of 2^63 and more, such as hashes.")
+    if profile.lengths is not None:
+        return _list(profile)
+    if profile.distinct == 1 and not profile.missing.any():
+        return _ignored(profile, "The same value in all rows that were read.")
+    if profile.family == "time":
+        return _ignored(profile, "Another time: make a number of it, such as its age, to use it.")
+    if profile.family == "bool":
+        return Choice(Column(profile.name, "category", values="whole"), "False and true.")
+    if profile.family == "number":
+        return _whole(profile, total_rows) if profile.is_whole else _number(profile)
+    return _text(profile, total_rows)
+
+
+def _ignored(profile: Profile, why: str) -> Choice:
+    return Choice(Column(profile.name, "ignored"), why)
+
+
+def _type(profile: Profile) -> str:
+    return f"A list of {profile.type}" if profile.lengths is not None else f"Type {profile.type}"
+
+
+def _list(profile: Profile) -> Choice:
+    assert profile.lengths is not None
+    if profile.family == "list" and not pa.types.is_floating(profile.type):
+        if pa.types.is_integer(profile.type) or pa.types.is_boolean(profile.type):
+            values: str | None = "whole"
+        elif pa.types.is_string(profile.type) or pa.types.is_large_string(profile.type):
+            values = _values_of(profile.values)
+        else:
+            return _ignored(profile, f"Lists of {profile.type}, which no column reads.")
+        longest = int(profile.lengths.max())
+        usual = int(np.ceil(np.quantile(profile.lengths[profile.lengths >= 0], 0.99)))
+        column = Column(profile.name, "list", values=values, length=_length(longest, usual))
+        return Choice(column, f"Lists of up to {longest} values.")
+    if pa.types.is_floating(profile.type):
+        return _ignored(profile, "Lists of floats: make a column of each place to use them.")
+    return _ignored(profile, f"Lists of {profile.type}, which no column reads.")
+
+
+def _number(profile: Profile) -> Choice:
+    if profile.form is not None and profile.form.decimal == ",":
+        column = Column(profile.name, "number", decimal=",")
+        return Choice(column, "Numbers with a decimal comma, as texts.")
+    if profile.form is not None:
+        return Choice(Column(profile.name, "number", decimal="."), "Numbers, as texts.")
+    if np.isinf(profile.numbers if profile.numbers is not None else 0).any():
+        return Choice(Column(profile.name, "number"), "Numbers, some of them infinite.")
+    return Choice(Column(profile.name, "number"), "Numbers with fractions.")
+
+
+def _whole(profile: Profile, total_rows: int) -> Choice:
+    """Choose between category, integer, number and ignored for whole numbers."""
+    assert profile.numbers is not None
+    how = _written(profile)
+    decimal = None if profile.form is None else profile.form.decimal
+    category = Column(profile.name, "category", values="whole")
+    unique = _never_recurs(profile, total_rows)
+    is_id = is_id_name(profile.name)
+    if unique and (is_row_number_name(profile.name) or _counts_rows(profile)):
+        return _ignored(profile, "The number of the row.")
+    if unique and (is_id or _is_spread_like_ids(profile.numbers)):
+        return _ignored(profile, "A different value in each row, which never recurs.")
+    if is_id:
+        return Choice(category, f"Whole numbers{how} that are names, by the name of the column.")
+    if profile.distinct <= 2:
+        return Choice(category, f"Two whole numbers{how}.")
+    if _is_spread_like_ids(profile.numbers):
+        why = f"Whole numbers{how} that are spread evenly like ids, not like quantities."
+        return Choice(category, why)
+    if profile.there >= 4 * FEW_ROWS and profile.distinct > profile.there / 4:
+        column = Column(profile.name, "number", decimal=decimal)
+        return Choice(column, f"Whole numbers{how} that seldom recur, so a quantity only.")
+    column = Column(profile.name, "integer", decimal=decimal)
+    return Choice(column, f"Whole numbers{how}: a quantity, whose single values may tell more.")
+
+
+def _written(profile: Profile) -> str:
+    if profile.form is not None:
+        return " as texts"
+    return " as floats" if pa.types.is_floating(profile.type) else ""
+
+
+def _never_recurs(profile: Profile, total_rows: int) -> bool:
+    """Return True if the values of a sample show that no value recurs in all rows.
+
+    Of n rows out of N in which each value stood in two, about n * n / (2 * N) pairs would be drawn.
+    """
+    if profile.there < FEW_ROWS or profile.distinct < profile.there:
+        return False
+    return profile.there >= total_rows or profile.there**2 / (2 * total_rows) >= 5
+
+
+def _counts_rows(profile: Profile) -> bool:
+    """Return True for numbers that grow by 1 from row to row."""
+    numbers = profile.row_numbers()
+    return bool((np.diff(numbers) == 1).all())
+
+
+def _is_spread_like_ids(numbers: np.ndarray) -> bool:
+    """Return True if many different numbers fill their range evenly, as hashes and ids do.
+
+    Quantities are dense at small values. The measure is the greatest distance of the distribution
+    of the different values from the uniform one (Kolmogorov-Smirnov).
+    """
+    if len(numbers) <= _MANY_VALUES:
+        return False
+    ordered = np.sort(numbers)
+    span = ordered[-1] - ordered[0]
+    places = (ordered - ordered[0]) / span
+    return bool(np.abs(places - np.linspace(0, 1, len(places))).max() < 0.1)
+
+
+def _text(profile: Profile, total_rows: int) -> Choice:
+    texts = profile.values[:_TRIED_TEXTS]
+    form = list_form(texts)
+    if form is not None:
+        return _text_list(profile, form)
+    words = _words(texts)
+    many = profile.distinct > _MANY_TEXTS or (
+        profile.there >= FEW_ROWS and profile.distinct > profile.there / 2
+    )
+    if many and words >= 2.5:
+        return _free_text(profile, texts)
+    if _never_recurs(profile, total_rows):
+        return _ignored(profile, "A different text in each row, which never recurs.")
+    if profile.form is not None and profile.form.has_leading_zeros:
+        column = Column(profile.name, "category", values="text")
+        return Choice(column, "Digits with leading zeros, so names and not numbers.")
+    column = Column(profile.name, "category", values=_values_of(profile.values))
+    return Choice(column, "Texts that recur.")
+
+
+def _values_of(texts: pa.Array) -> str | None:
+    """Return 'text' if some of the texts could be numbers in another file."""
+    digits = pc.any(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+(\.0*)?\s*$")).as_py()
+    return "text" if digits else None
+
+
+def _words(texts: pa.Array) -> float:
+    """Return the mean number of words, runs of letters and digits."""
+    return float(pc.mean(pc.count_substring_regex(texts, r"[\p{L}\p{N}]+")).as_py() or 0.0)
+
+
+def _free_text(profile: Profile, texts: pa.Array) -> Choice:
+    counts = pc.count_substring_regex(texts, r"[\p{L}\p{N}]+").to_numpy(zero_copy_only=False)
+    longest, usual = int(counts.max()), int(np.ceil(np.quantile(counts, 0.99)))
+    column = Column(profile.name, "text", length=_length(longest, usual))
+    return Choice(column, f"Texts of up to {longest} words.")
+
+
+def _text_list(profile: Profile, form: ListForm) -> Choice:
+    column = Column(
+        profile.name,
+        "list",
+        separator=form.separator,
+        length=_length(form.longest, form.usual),
+    )
+    why = f"Texts that are lists of {form.distinct:,} different values between {form.separator!r}."
+    return Choice(column, why)
+
+
+def _length(longest: int, usual: int) -> int | None:
+    """Return the length to read; None for the default."""
+    if longest <= 10:
+        return max(1, longest)
+    if usual <= _USUAL_LENGTH:
+        return None
+    return min(_LONGEST_LIST, usual)
