@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         set_num_threads as set_num_threads,
     )
     from mindspore_rec.train.loop.rec_model import RecModel as RecModel
+    from mindspore_rec.train.loop.saved_model import load as load
     from mindspore_rec.train.loop.step import TrainStep as TrainStep
     from mindspore_rec.train.metrics.auc import AUC as AUC
     from mindspore_rec.train.metrics.gauc import GAUC as GAUC

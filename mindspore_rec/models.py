@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         register as register,
         settings as settings,
     )
+    from mindspore_rec.train.models.served import Served as Served, served as served
     from mindspore_rec.train.models.wide_deep import WideDeep as WideDeep
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

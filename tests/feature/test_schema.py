@@ -204,5 +204,5 @@ def test_failed_fit_and_load_change_nothing() -> None:
     with pytest.raises(ValueError, match="price"):
         schema.fit({"user": [1]})
     with pytest.raises((ValueError, KeyError)):
-        schema.load_state_dict({"is_fitted": True, "pipeline": {}})
+        schema.load_state_dict({})
     assert schema.state_dict() == before

@@ -302,8 +302,8 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the scales have learned, as JSON values."""
-        return {"is_fitted": self.is_fitted, "pipeline": self.pipeline.state_dict()}
+        """Return what the scales have learned, as JSON values: the state of `pipeline`."""
+        return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state that `state_dict` returned.
@@ -312,10 +312,8 @@ class Schema:
             TypeError, ValueError, KeyError: the state is of other columns. After an error, the
                 schema is unchanged.
         """
-        if not isinstance(state, Mapping) or not {"is_fitted", "pipeline"} <= set(state):
-            raise ValueError(f"state must be of a Schema, got {state!r:.80}")
-        self.pipeline.load_state_dict(state["pipeline"])
-        self.is_fitted = bool(state["is_fitted"])
+        self.pipeline.load_state_dict(state)
+        self.is_fitted = True
 
     def __repr__(self) -> str:
         lines = "".join(f"\n    {column!r}," for column in self.columns)
