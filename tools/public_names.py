@@ -39,6 +39,7 @@ FACES = (
     "graph",
     "launch",
     "metrics",
+    "models",
     "nn",
     "optim",
     "parallel",

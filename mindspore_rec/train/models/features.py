@@ -72,7 +72,7 @@ class Features(ABC):
         return tuple(f"field {k}" for k in range(len(self.widths)))
 
     @property
-    def dim(self) -> int:
+    def usual_width(self) -> int:
         """Number of floats in a vector of a number, which is the width of most fields' vectors."""
         return max(self.widths, key=self.widths.count)
 
@@ -85,7 +85,7 @@ class Features(ABC):
         Raises:
             ValueError: the vectors differ in width.
         """
-        usual = self.dim
+        usual = self.usual_width
         other = [
             f"'{name}' has {width}"
             for name, width in zip(self.names, self.widths, strict=True)

@@ -59,7 +59,7 @@ class InputLayer(nn.Cell):
         count = features.numbers
         self.embedding = features.embedding(name, seed)
         parts: tuple[tuple[int, int], ...] = tuple(self.embedding.parts)
-        self.dim = features.dim
+        self.dim = features.usual_width
         self.embeds = numbers == "embed" and count > 0
         self.concats = numbers == "concat" and count > 0
         if self.embeds:

@@ -92,10 +92,10 @@ def register(name: str, kind: _Kind | None = None) -> Any:
 
     Example:
         >>> from mindspore_rec import models
-        >>> @models.register("doc_linear")
+        >>> @models.register("linear_of_the_page")
         ... class Linear(models.LogisticRegression):
         ...     "A model of one's own."
-        >>> models.get("doc_linear").__name__
+        >>> models.get("linear_of_the_page").__name__
         'Linear'
     """
     if not isinstance(name, str) or not name or ":" in name:
