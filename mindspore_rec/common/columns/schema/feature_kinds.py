@@ -9,12 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column import (
+    CategoryColumn,
+    Column,
+    IgnoredColumn,
+    IntegerColumn,
+    ListColumn,
+    NumberColumn,
+    TextColumn,
+)
 from mindspore_rec.common.columns.schema.column_names import is_id_name, is_row_number_name
 from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.schema.text_forms import ListForm, list_form
 
-__all__ = ["Choice", "feature_of"]
+__all__ = ["Choice", "feature_of", "never_recurs_later", "whole_values"]
 
 FEW_ROWS = 50
 """In fewer rows, values that never recur prove nothing."""
@@ -44,7 +52,7 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
         >>> from mindspore_rec.common.columns.schema.profile import profile_of
         >>> user = profile_of("user_id", pa.array([7.0, 8.0, None, 7.0]))
         >>> feature_of(user, 4).column
-        Column(name='user_id', kind='category', values='whole')
+        CategoryColumn('user_id', values='whole')
     """
     if profile.family == "nothing":
         return _ignored(profile, "Missing in all rows that were read.")
@@ -52,7 +60,7 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
         remedy = "floats" if pa.types.is_decimal(profile.type) else "numbers, texts or lists"
         return _ignored(profile, f"{_type(profile)} is not read: convert the column to {remedy}.")
     if profile.is_beyond_int64 and profile.lengths is None:
-        column = Column(profile.name, "category", values="text")
+        column = CategoryColumn(profile.name, values="text")
         return Choice(column, "Whole numbers of 2^63 and more, such as hashes.")
     if profile.lengths is not None:
         return _list(profile)
@@ -61,14 +69,14 @@ def feature_of(profile: Profile, total_rows: int) -> Choice:
     if profile.family == "time":
         return _ignored(profile, "Another time: make a number of it, such as its age, to use it.")
     if profile.family == "bool":
-        return Choice(Column(profile.name, "category", values="whole"), "False and true.")
+        return Choice(CategoryColumn(profile.name, values="whole"), "False and true.")
     if profile.family == "number":
         return _whole(profile, total_rows) if profile.is_whole else _number(profile)
     return _text(profile, total_rows)
 
 
 def _ignored(profile: Profile, why: str) -> Choice:
-    return Choice(Column(profile.name, "ignored"), why)
+    return Choice(IgnoredColumn(profile.name), why)
 
 
 def _type(profile: Profile) -> str:
@@ -86,7 +94,7 @@ def _list(profile: Profile) -> Choice:
             return _ignored(profile, f"Lists of {profile.type}, which no column reads.")
         longest = int(profile.lengths.max())
         usual = int(np.ceil(np.quantile(profile.lengths[profile.lengths >= 0], 0.99)))
-        column = Column(profile.name, "list", values=values, length=_length(longest, usual))
+        column = ListColumn(profile.name, values=values, length=_length(longest, usual))
         return Choice(column, f"Lists of up to {longest} values.")
     if pa.types.is_floating(profile.type):
         return _ignored(profile, "Lists of floats: make a column of each place to use them.")
@@ -95,13 +103,13 @@ def _list(profile: Profile) -> Choice:
 
 def _number(profile: Profile) -> Choice:
     if profile.form is not None and profile.form.decimal == ",":
-        column = Column(profile.name, "number", decimal=",")
+        column = NumberColumn(profile.name, decimal=",")
         return Choice(column, "Numbers with a decimal comma, as texts.")
     if profile.form is not None:
-        return Choice(Column(profile.name, "number", decimal="."), "Numbers, as texts.")
+        return Choice(NumberColumn(profile.name, decimal="."), "Numbers, as texts.")
     if np.isinf(profile.numbers if profile.numbers is not None else 0).any():
-        return Choice(Column(profile.name, "number"), "Numbers, some of them infinite.")
-    return Choice(Column(profile.name, "number"), "Numbers with fractions.")
+        return Choice(NumberColumn(profile.name), "Numbers, some of them infinite.")
+    return Choice(NumberColumn(profile.name), "Numbers with fractions.")
 
 
 def _whole(profile: Profile, total_rows: int) -> Choice:
@@ -109,7 +117,7 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
     assert profile.numbers is not None
     how = _written(profile)
     decimal = None if profile.form is None else profile.form.decimal
-    category = Column(profile.name, "category", values="whole")
+    category = CategoryColumn(profile.name, values=whole_values(profile))
     unique = _never_recurs(profile, total_rows)
     is_id = is_id_name(profile.name)
     if unique and (is_row_number_name(profile.name) or _counts_rows(profile)):
@@ -124,10 +132,16 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
         why = f"Whole numbers{how} that are spread evenly like ids, not like quantities."
         return Choice(category, why)
     if profile.there >= 4 * FEW_ROWS and profile.distinct > profile.there / 4:
-        column = Column(profile.name, "number", decimal=decimal)
-        return Choice(column, f"Whole numbers{how} that seldom recur, so a quantity only.")
-    column = Column(profile.name, "integer", decimal=decimal)
+        number = NumberColumn(profile.name, decimal=decimal)
+        return Choice(number, f"Whole numbers{how} that seldom recur, so a quantity only.")
+    column = IntegerColumn(profile.name, decimal=decimal)
     return Choice(column, f"Whole numbers{how}: a quantity, whose single values may tell more.")
+
+
+def whole_values(profile: Profile) -> str:
+    """Return the type of categories that are whole numbers: 'text' if there are texts like '?'."""
+    has_marks = profile.form is not None and profile.form.has_marks
+    return "text" if has_marks or profile.is_beyond_int64 else "whole"
 
 
 def _written(profile: Profile) -> str:
@@ -144,6 +158,32 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
     if profile.there < FEW_ROWS or profile.distinct < profile.there:
         return False
     return profile.there >= total_rows or profile.there**2 / (2 * total_rows) >= 5
+
+
+def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
+    """Return True if values recur, but hardly any value of the last rows occurred before.
+
+    The numbers of invoices and sessions are such values.
+
+    Args:
+        profile: profile of the column.
+        times: time of each row, in any unit, float64 ``[rows]``.
+
+    Example:
+        >>> from mindspore_rec.common.columns.schema.profile import profile_of
+        >>> session = profile_of("session", pa.array(np.arange(1000) // 5))
+        >>> never_recurs_later(session, np.arange(1000.0))
+        True
+    """
+    if profile.there < 4 * FEW_ROWS or profile.distinct < FEW_ROWS:
+        return False
+    if profile.lengths is not None or profile.there < 1.5 * profile.distinct:
+        return False
+    last = times > np.quantile(times, 0.8)
+    later = profile.codes[last & ~profile.missing]
+    earlier = np.zeros(profile.distinct, bool)
+    earlier[profile.codes[~last & ~profile.missing]] = True
+    return len(later) >= FEW_ROWS and float(earlier[later].mean()) < 0.02
 
 
 def _counts_rows(profile: Profile) -> bool:
@@ -180,9 +220,9 @@ def _text(profile: Profile, total_rows: int) -> Choice:
     if _never_recurs(profile, total_rows):
         return _ignored(profile, "A different text in each row, which never recurs.")
     if profile.form is not None and profile.form.has_leading_zeros:
-        column = Column(profile.name, "category", values="text")
+        column = CategoryColumn(profile.name, values="text")
         return Choice(column, "Digits with leading zeros, so names and not numbers.")
-    column = Column(profile.name, "category", values=_values_of(profile.values))
+    column = CategoryColumn(profile.name, values=_values_of(profile.values))
     return Choice(column, "Texts that recur.")
 
 
@@ -200,12 +240,12 @@ def _words(texts: pa.Array) -> float:
 def _free_text(profile: Profile, texts: pa.Array) -> Choice:
     counts = pc.count_substring_regex(texts, r"[\p{L}\p{N}]+").to_numpy(zero_copy_only=False)
     longest, usual = int(counts.max()), int(np.ceil(np.quantile(counts, 0.99)))
-    column = Column(profile.name, "text", length=_length(longest, usual))
+    column = TextColumn(profile.name, length=_length(longest, usual))
     return Choice(column, f"Texts of up to {longest} words.")
 
 
 def _text_list(profile: Profile, form: ListForm) -> Choice:
-    column = Column(
+    column = ListColumn(
         profile.name,
         "list",
         separator=form.separator,

@@ -9,13 +9,25 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column import (
+    CategoryColumn,
+    Column,
+    GroupColumn,
+    IgnoredColumn,
+    LabelColumn,
+    WeightColumn,
+)
 from mindspore_rec.common.columns.schema.column_names import (
     is_propensity_name,
     is_weight_name,
     nearest_name,
 )
-from mindspore_rec.common.columns.schema.feature_kinds import Choice, feature_of
+from mindspore_rec.common.columns.schema.feature_kinds import (
+    Choice,
+    feature_of,
+    never_recurs_later,
+    whole_values,
+)
 from mindspore_rec.common.columns.schema.label_column import label_column
 from mindspore_rec.common.columns.schema.leaks import is_copy, leak_of
 from mindspore_rec.common.columns.schema.profile import Profile, profile_of
@@ -161,7 +173,7 @@ def _labels(label: str | Column | Sequence[str | Column]) -> list[Column]:
     for each in several:
         if not isinstance(each, (str, Column)):
             raise TypeError(f"label must be the name of a column, got {each!r:.80}")
-        column = each if isinstance(each, Column) else Column(each, "label")
+        column = each if isinstance(each, Column) else LabelColumn(each)
         if column.kind != "label":
             raise ValueError(f"label must be a column of kind 'label', got {column!r}")
         made.append(column)
@@ -215,7 +227,7 @@ def _check_roles(
 
 
 def _ignore(draft: _Draft, name: str, why: str) -> None:
-    draft.choices[name] = Choice(Column(name, "ignored"), why)
+    draft.choices[name] = Choice(IgnoredColumn(name), why)
 
 
 def _decide_labels(draft: _Draft, labels: list[Column]) -> dict[str, np.ndarray]:
@@ -261,7 +273,7 @@ def _weight(weight: Profile) -> Choice:
         raise ValueError(f"{where} is 0 in all rows that were read: name another column")
     decimal = None if weight.form is None else weight.form.decimal
     why = f"The weight of the row, {numbers.min():g} to {numbers.max():g}."
-    return Choice(Column(weight.name, "weight", decimal=decimal), why)
+    return Choice(WeightColumn(weight.name, decimal=decimal), why)
 
 
 def _ignore_copies(draft: _Draft, table: pa.Table) -> None:
@@ -302,8 +314,13 @@ def _ignore_leaks(draft: _Draft, targets: dict[str, np.ndarray]) -> None:
 
 
 def _decide_features(draft: _Draft, group: str | None) -> None:
+    time = next((n for n, each in draft.choices.items() if each.column.kind == "time"), None)
     for each in draft.left():
         choice = feature_of(each, draft.total_rows)
+        if choice.column.kind in ("category", "integer") and time is not None:
+            if never_recurs_later(each, draft.profiles[time].row_numbers()):
+                why = "None of its values recurs later, so a later row has nothing to learn from."
+                choice = Choice(IgnoredColumn(each.name), why)
         if each.name == group:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
@@ -322,19 +339,21 @@ def _grouped(profile: Profile, choice: Choice) -> Choice:
             f"group {profile.name!r} must be of texts or whole numbers, it is {profile.type}: name "
             "another column"
         )
-    if choice.column.kind == "category":
+    if isinstance(choice.column, CategoryColumn):
         grouped = replace(choice.column, group=True)
         return Choice(grouped, f"{choice.why} Metrics are also computed per value.")
-    if profile.family == "number" and not profile.is_whole:
+    is_number = profile.family == "number"
+    if is_number and not profile.is_whole and not profile.is_beyond_int64:
         raise ValueError(
             f"group {profile.name!r} must be of texts or whole numbers, it has fractions such as "
             f"{profile.example()}: name another column"
         )
     if choice.column.kind == "integer":
-        column = Column(profile.name, "category", values="whole", group=True)
+        column = CategoryColumn(profile.name, values=whole_values(profile), group=True)
         return Choice(column, "Metrics are also computed per value.")
     why = "Metrics are computed per value, and the network does not read it."
-    return Choice(Column(profile.name, "group"), f"{choice.why} {why}")
+    values = whole_values(profile) if is_number or profile.family == "bool" else None
+    return Choice(GroupColumn(profile.name, values=values), f"{choice.why} {why}")
 
 
 def _first_reasons(draft: _Draft) -> str:

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column import (
+    Column,
+    LabelColumn,
+)
 from mindspore_rec.common.columns.schema.profile import Profile
 
 __all__ = ["MOST_CLASSES", "label_column"]
@@ -42,7 +45,7 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
         >>> from mindspore_rec.common.columns.schema.profile import profile_of
         >>> bought = profile_of("bought", pa.array(["no", "yes", "no"]))
         >>> label_column(bought)[:2]
-        (Column(name='bought', kind='label', positive='yes'), array([0., 1., 0.]))
+        (LabelColumn('bought', positive='yes'), array([0., 1., 0.]))
     """
     where = f"label {label.name!r}"
     _check_there(where, label)
@@ -60,13 +63,13 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     if label.numbers is not None and label.family == "number" and label.distinct > MOST_CLASSES:
         low, high = label.numbers.min(), label.numbers.max()
         reason = f"a number to predict, {label.distinct:,} values from {low:g} to {high:g}"
-        return _number(where, label, Column(label.name, "label", binary=False), reason)
+        return _number(where, label, LabelColumn(label.name, binary=False), reason)
     some = ", ".join(_shown(each.as_py()) for each in label.values[:5])
     more = ", ..." if label.distinct > 5 else ""
     number = ", or binary=False to predict a number" if label.family == "number" else ""
     raise ValueError(
         f"{where} must have two values, it has {label.distinct:,}: {some}{more}; name the value "
-        f"that counts as 1, label=Column({label.name!r}, 'label', positive="
+        f"that counts as 1, label=LabelColumn({label.name!r}, positive="
         f"{_shown(label.example())}){number}"
     )
 
@@ -93,17 +96,17 @@ def _check_there(where: str, label: Profile) -> None:
 def _of_two(label: Profile) -> tuple[Column, np.ndarray, str]:
     if label.family == "bool":
         place = label.values.to_pylist().index(True)
-        return Column(label.name, "label"), _is(label, place), _share_of(label, place)
+        return LabelColumn(label.name), _is(label, place), _share_of(label, place)
     if label.numbers is not None and label.family == "number":
         place = int(np.argmax(label.numbers))
         comma = label.form is not None and label.form.decimal == ","
         if sorted(label.numbers.tolist()) == [0.0, 1.0] and not comma:
-            return Column(label.name, "label"), _is(label, place), _share_of(label, place)
+            return LabelColumn(label.name), _is(label, place), _share_of(label, place)
         positive = _plain(label.values[place].as_py())
     else:
         place = _positive_text(label)
         positive = label.values[place].as_py()
-    column = Column(label.name, "label", positive=positive)
+    column = LabelColumn(label.name, positive=positive)
     return column, _is(label, place), _share_of(label, place)
 
 
@@ -140,7 +143,7 @@ def _number(
     if label.family not in ("number", "bool"):
         raise ValueError(f"{where} must be of numbers if binary is False, it is {label.type}")
     if label.form is not None and label.form.decimal is not None and column.decimal is None:
-        column = Column(label.name, "label", binary=False, decimal=label.form.decimal)
+        column = LabelColumn(label.name, binary=False, decimal=label.form.decimal)
     if label.family == "bool":
         return column, (label.codes == label.values.to_pylist().index(True)) * 1.0, reason
     if not np.isfinite(label.numbers if label.numbers is not None else 0.0).all():

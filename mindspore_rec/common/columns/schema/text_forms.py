@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import seconds_of
 
 __all__ = ["ListForm", "TextForm", "form_of_texts", "list_form", "time_format"]
@@ -20,11 +21,6 @@ _COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)?,[0-9]+$|^[+-]?([0-9]{1,3}(\.[
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
 _LEADING_ZERO = r"^[+-]?0[0-9]"
 _ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?)? ?(Z|UTC|[+-][0-9]{2}:?([0-9]{2})?)?$"  # noqa: E501
-_MISSING = pa.array(
-    ["", "na", "n/a", "#n/a", "nan", "nat", "null", "none", "nil", "?", "-", "--", ".", "\\n"]
-)
-"""Texts, in lower case, that mean a missing value in a column of numbers or of times."""
-
 _DATES = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d/%b/%Y")
 _CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
@@ -53,20 +49,22 @@ class TextForm:
         is_missing: which of the different texts mean a missing value, bool ``[texts]``.
         numbers: for numbers and times, the texts as float64, else None.
         decimal: for numbers, '.' or ',', the decimal point.
-        format: for times, a format of `strptime`, or 'iso'.
         is_doubtful: for times, True if day and month can change places.
+        has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all of them are whole and are written with digits only.
         has_leading_zeros: True for digits such as '007', which are names and not numbers.
+        format: for times, a format of `strptime`, or 'iso'.
     """
 
     family: str
     is_missing: np.ndarray
     numbers: np.ndarray | None = None
     decimal: str | None = None
-    format: str | None = None
     is_doubtful: bool = False
     is_whole: bool = False
+    has_marks: bool = False
     has_leading_zeros: bool = False
+    format: str | None = None
 
 
 def form_of_texts(texts: pa.Array) -> TextForm:
@@ -85,7 +83,7 @@ def form_of_texts(texts: pa.Array) -> TextForm:
     """
     trimmed = pc.utf8_trim_whitespace(texts)
     empty = pc.equal(trimmed, "").to_numpy(zero_copy_only=False)
-    is_mark = pc.is_in(pc.utf8_lower(trimmed), _MISSING).to_numpy(zero_copy_only=False)
+    is_mark = are_missing_texts(texts).to_numpy(zero_copy_only=False)
     marks = np.flatnonzero(~is_mark)
     real = trimmed.take(pa.array(marks))
     if not len(real):
@@ -98,7 +96,8 @@ def form_of_texts(texts: pa.Array) -> TextForm:
         if not zeros:
             is_whole = bool(decimal == "." and _all_match(real, _WHOLE))
             numbers = _spread(values, marks, len(texts))
-            return TextForm("number", is_mark, numbers, decimal, is_whole=is_whole)
+            marked = bool((is_mark & ~empty).any())
+            return TextForm("number", is_mark, numbers, decimal, False, is_whole, marked)
         return TextForm("text", empty, has_leading_zeros=True)
     exact = texts.take(pa.array(marks))
     times = time_format(exact)

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
-from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.column import (
+    Column,
+    TimeColumn,
+)
 from mindspore_rec.common.columns.schema.column_names import is_time_name
 from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.schema.text_forms import digit_format
@@ -85,7 +88,7 @@ def time_column(time: Profile) -> tuple[Column, str]:
         >>> import pyarrow as pa
         >>> from mindspore_rec.common.columns.schema.profile import profile_of
         >>> time_column(profile_of("ts", pa.array([1_700_000_000_123, 1_700_000_001_000])))[0]
-        Column(name='ts', kind='time', unit='ms')
+        TimeColumn('ts', unit='ms')
     """
     where = f"time {time.name!r}"
     _check(where, time)
@@ -104,7 +107,7 @@ def time_column(time: Profile) -> tuple[Column, str]:
 
 
 def _column(time: Profile, unit: str | None, format: str | None) -> Column:
-    return Column(time.name, "time", unit=unit, format=format)
+    return TimeColumn(time.name, unit=unit, format=format)
 
 
 def _check(where: str, time: Profile) -> None:
