@@ -21,7 +21,6 @@ def run(options: argparse.Namespace) -> Result:
     """Evaluate, and print the tables."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
-    folder.check_trained()
     model = loaded(folder)
     schema = model.schema
     rows: Any = (

@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> Result:
     """Explain, and print the tables."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
-    folder.check_trained()
     column, _, value = (options.nearest or "").partition("=")
     if options.nearest is not None and not value:
         raise ValueError(f"--nearest must be COLUMN=ID, got {options.nearest!r}")
@@ -89,7 +88,7 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
     keys = schema.arrays_of(rows, with_label=False)["ids"][:, fields[0].start]
     distinct, first = np.unique(keys, return_index=True)
     values = rows.column(column).take(pa.array(first)).to_pylist()
-    found = nearest(values, model.rows_of(fields[0].name, distinct), value)
+    found = nearest(values, model.rows_of(fields[0], distinct), value)
     print(f"Nearest to {column} {value} by cosine, of {len(values):,} values")
     print(text_table([column, "cosine"], [[str(each.value), each.cosine] for each in found]))
     neighbours = [{"value": _plain(each.value), "cosine": each.cosine} for each in found]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.settings import Settings
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 from mindspore_rec.train.loop.rec_model import RecModel
+from mindspore_rec.train.loop.schema_loss import loss_of
 from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
@@ -67,8 +70,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     except (TypeError, ValueError) as error:
         raise ValueError(f"'model': {error}") from error
     optimizer = LazyAdam(net.trainable_params(), settings.train.learning_rate)
-    metrics = ["auc", "log_loss"] if all(each.binary for each in schema.labels) else None
-    return RecModel(net, optimizer=optimizer, metrics=metrics)
+    return RecModel(net, loss_of(schema), optimizer)
 
 
 def fit(
@@ -94,13 +96,17 @@ def fit(
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    source = parts.train.batches(train.batch_size, shuffle=True, seed=train.seed)
-    curves = Curves(place.events)
+    rows = parts.train.batches(train.batch_size, shuffle=True, seed=train.seed)
+    source = model.batches(rows)
+    steps = -(-parts.train.count() // train.batch_size)
+    curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
     callbacks: list[Any] = [curves, *further]
     if parts.valid is not None:
-        callbacks += _evaluations(settings, model, parts)
+        callbacks += _evaluations(settings, model, parts.valid, steps)
     if place.checkpoints is not None:
-        checkpoint = RecCheckpoint(place.checkpoints, every_seconds=train.checkpoint_seconds)
+        checkpoint = RecCheckpoint(
+            place.checkpoints, every_seconds=train.checkpoint_seconds, states=model.states
+        )
         if place.resume:
             checkpoint.restore(model, source)
         callbacks.append(checkpoint)
@@ -114,15 +120,13 @@ def close_tables(model: RecModel) -> None:
         table.close()
 
 
-def _evaluations(settings: Settings, model: RecModel, parts: Parts) -> list[Any]:
+def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -> list[Any]:
     """Return the callbacks that evaluate, and end the training early.
 
     Raises:
         ValueError: the model does not measure the metric of the early stop.
     """
     train = settings.train
-    valid = parts.valid.batches(train.batch_size)
-    steps = -(-parts.train.count() // train.batch_size)
     every = None if train.evaluations == 1 else max(1, -(-steps // train.evaluations))
     evaluation = EvalCallback(model, valid, every, at_epoch_end=True)
     stopping = train.stopping

@@ -11,7 +11,7 @@ from mindspore_rec.command.json_schema import settings_schema
 from mindspore_rec.command.options import Result
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
-from mindspore_rec.common.data.rows import read
+from mindspore_rec.common.data.read import read
 
 __all__ = ["run"]
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import types
 import typing
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from mindspore_rec.command.settings import Settings
-from mindspore_rec.command.strict import types_of
-from mindspore_rec.common.columns.schema.column import KINDS, Column
+from mindspore_rec.command.strict import members_of, types_of
+from mindspore_rec.common.columns.schema.column import KINDS
 
 __all__ = ["object_schema", "settings_schema"]
 
@@ -59,8 +58,9 @@ def _descriptions(text: str) -> dict[str, str]:
 
 def _schema(kind: Any) -> dict[str, Any]:
     origin, members = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        schemas = [_schema(each) for each in members]
+    several = members_of(kind)
+    if several != [kind]:
+        schemas = [_schema(each) for each in several]
         if all(set(each) == {"type"} for each in schemas):
             return {"type": [each["type"] for each in schemas]}
         return {"anyOf": schemas}
@@ -82,11 +82,14 @@ def settings_schema(models: Mapping[str, Collection[str]]) -> dict[str, Any]:
         models: names of the settings of each network.
     """
     made = object_schema(Settings)
-    column = object_schema(Column)
-    del column["properties"]["name"]
-    column["required"] = ["kind"]
-    column["properties"]["kind"] = {"enum": list(KINDS)}
-    columns = {"anyOf": [{"enum": list(KINDS)}, column]}
+    of_kinds = []
+    for kind, column in KINDS.items():
+        of_kind = object_schema(column)
+        described = (inspect.getdoc(column) or "").partition("\n")[0]
+        options = {key: each for key, each in of_kind["properties"].items() if key != "name"}
+        of_kind["properties"] = {"kind": {"const": kind, "description": described}, **options}
+        of_kinds.append({**of_kind, "required": ["kind"]})
+    columns = {"anyOf": [{"enum": list(KINDS)}, *of_kinds]}
     properties = made["properties"]
     properties["columns"] |= {"type": "object", "additionalProperties": columns}
     settings = sorted({name for of_model in models.values() for name in of_model})

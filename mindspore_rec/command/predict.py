@@ -21,12 +21,11 @@ def run(options: argparse.Namespace) -> Result:
     """Predict, and write the file."""
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
-    folder.check_trained()
     check_output(options.output)
     model = loaded(folder)
     schema = model.schema
     keep = options.keep.split(",") if options.keep else id_columns(schema)
-    rows = rows_to_predict(options.rows, settings, schema, keep if options.keep else [])
+    rows = rows_to_predict(options.rows, settings, schema, keep, bool(options.keep))
     names = score_names(schema.tasks, [each.binary for each in schema.labels])
     count, begin = 0, time.perf_counter()
     with writing(options.output) as writer:

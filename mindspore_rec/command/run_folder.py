@@ -72,6 +72,11 @@ class RunFolder:
         return self.path / "tune.journal"
 
     @property
+    def is_online(self) -> Path:
+        """File that shows that the training is on a topic, whose newest checkpoint is the model."""
+        return self.path / "online"
+
+    @property
     def best_settings(self) -> Path:
         """YAML file with the best settings of `tune`; beside the YAML, where its paths begin."""
         return self._yaml_path.with_suffix(".tuned.yaml")
@@ -86,7 +91,10 @@ class RunFolder:
         if overwrite:
             for path in (self.model, self.checkpoints, self.events):
                 shutil.rmtree(path, ignore_errors=True)
-            for path in (self.report, self.metrics, self.training, self.settings):
+            for path in (
+                *(self.report, self.metrics, self.training),
+                *(self.settings, self.is_online),
+            ):
                 path.unlink(missing_ok=True)
         elif resume:
             if not self.checkpoints.is_dir():
@@ -98,16 +106,19 @@ class RunFolder:
             )
         self.path.mkdir(parents=True, exist_ok=True)
 
-    def check_trained(self) -> None:
-        """Check that a training has ended in the directory.
+    def trained(self) -> Path:
+        """Return the directory of the trained model; of a training on a topic, its checkpoints.
 
         Raises:
             ValueError: there is no trained model.
         """
-        if not self.model.is_dir():
-            raise ValueError(
-                f"{self.path} has no trained model: run `mindspore-rec train` with this YAML first"
-            )
+        if self.model.is_dir():
+            return self.model
+        if self.is_online.exists():
+            return self.checkpoints
+        raise ValueError(
+            f"{self.path} has no trained model: run `mindspore-rec train` with this YAML first"
+        )
 
 
 def read_json(path: Path) -> Any:

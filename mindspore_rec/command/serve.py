@@ -7,20 +7,15 @@ import argparse
 
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder, write_json
-from mindspore_rec.command.settings import KafkaSource, read_settings
+from mindspore_rec.command.settings import read_settings
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> Result:
     """Serve until a signal arrives."""
-    settings = read_settings(options.yaml)
-    folder = RunFolder(options.yaml, options.run_dir)
-    if isinstance(settings.source, KafkaSource):
-        path = folder.checkpoints  # the server follows the deltas of the training
-    else:
-        folder.check_trained()
-        path = folder.model
+    read_settings(options.yaml)
+    path = RunFolder(options.yaml, options.run_dir).trained()
     if options.json is not None:
         write_json(options.json, {"model": str(path), "port": options.port})
     from mindspore_rec.serve.main import main

@@ -12,15 +12,13 @@ from typing import Any, Literal
 from mindspore_rec.command.strict import SettingsError, from_mapping
 from mindspore_rec.command.yaml_text import read_yaml
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.data.settings import BadRows, CsvFormat, Sample
 
 __all__ = [
-    "BadRowsSettings",
-    "CsvSettings",
     "EarlyStoppingSettings",
     "KafkaSettings",
     "KafkaSource",
     "ModelSettings",
-    "SampleSettings",
     "Settings",
     "SplitSettings",
     "TrainSettings",
@@ -53,53 +51,6 @@ class KafkaSource:
     """
 
     kafka: KafkaSettings
-
-
-@dataclass(frozen=True)
-class CsvSettings:
-    """Form of the text in CSV files.
-
-    Args:
-        separator: character between two values. Default: ',' or, in files that end in .tsv, a tab.
-        encoding: encoding of the text. Default: 'utf-8'.
-        decimal: character before the decimals of a number. Default: '.'.
-    """
-
-    separator: str | None = None
-    encoding: str = "utf-8"
-    decimal: str = "."
-
-
-@dataclass(frozen=True)
-class BadRowsSettings:
-    """What happens to rows that cannot be read.
-
-    Args:
-        most_share: largest share of such rows, in [0, 1]; a larger share is an error. Default: 0.
-        keep: file to which the rows are written. Default: none.
-    """
-
-    most_share: float = 0.0
-    keep: str | None = None
-
-    def __post_init__(self) -> None:
-        check_number("most_share", self.most_share, low=0, high=1)
-
-
-@dataclass(frozen=True)
-class SampleSettings:
-    """Thinning of the training rows. Kept negatives get a weight, so probabilities stay right.
-
-    Args:
-        negatives: share of the rows with label 0 that is kept, in (0, 1].
-        seed: seed of the choice. Default: 0.
-    """
-
-    negatives: float
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_number("negatives", self.negatives, low=0, high=1, low_open=True)
 
 
 @dataclass(frozen=True)
@@ -247,9 +198,9 @@ class Settings:
     source: str | tuple[str, ...] | KafkaSource
     columns: Mapping[str, Any]
     embedding_dim: int = 16
-    csv: CsvSettings | None = None
-    bad_rows: BadRowsSettings | None = None
-    sample: SampleSettings | None = None
+    csv: CsvFormat | None = None
+    bad_rows: BadRows | None = None
+    sample: Sample | None = None
     split: SplitSettings = SplitSettings()
     model: ModelSettings = ModelSettings()
     train: TrainSettings = TrainSettings()

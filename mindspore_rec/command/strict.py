@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import reprlib
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-__all__ = ["SettingsError", "from_mapping", "types_of", "unknown_key"]
+__all__ = ["SettingsError", "from_mapping", "members_of", "types_of", "unknown_key"]
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ def _converted(kind: Any, value: Any, path: str) -> Any:
 
     Raises: SettingsError: the value is not one of the type.
     """
-    members = _members(kind)
+    members = members_of(kind)
     if value is None and type(None) in members:
         return None
     for each in members:
@@ -95,9 +96,10 @@ def _converted(kind: Any, value: Any, path: str) -> Any:
     raise _wrong(path, _words(members), value)
 
 
-def _members(kind: Any) -> list[Any]:
+def members_of(kind: Any) -> list[Any]:
+    """Return the types of a union that YAML can have; a list of the type if it is no union."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return list(typing.get_args(kind))
+        return [each for each in typing.get_args(kind) if typing.get_origin(each) != os.PathLike]
     return [kind]
 
 

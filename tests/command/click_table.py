@@ -20,15 +20,15 @@ columns:
   price: number
   clicked: label
 embedding_dim: 4
-model: {name: dcn_v2, hidden: [16], layers: 1}
-train: {epochs: 2, batch_size: 128, learning_rate: 0.02}
+model: {name: dcn_v2, hidden: [32], layers: 1}
+train: {epochs: 3, batch_size: 64, learning_rate: 0.03}
 """
 
 
 def click_table(rows: int, seed: int = 0) -> pd.DataFrame:
     """Return clicks that depend on user and item together, and on the price."""
     rng = np.random.default_rng(seed)
-    user, item = rng.integers(0, 40, rows), rng.integers(0, 20, rows)
+    user, item = rng.integers(0, 20, rows), rng.integers(0, 10, rows)
     price = np.exp(rng.normal(3, 1, rows)).round(2)
     score = 3.0 * ((user + item) % 2) - 1.5 + 0.5 * (np.log(price) - 3)
     tags = [["new", "sale"][: k % 3] for k in range(rows)]

@@ -147,7 +147,7 @@ def test_the_run_directory_is_protected(tmp_path: Path):
     assert folder.path == tmp_path / "clicks.run"
     assert RunFolder(tmp_path / "clicks.yaml", tmp_path / "other").path == tmp_path / "other"
     with pytest.raises(ValueError, match="has no trained model: run `mindspore-rec train`"):
-        folder.check_trained()
+        folder.trained()
     with pytest.raises(ValueError, match="has no training to resume: leave --resume out"):
         folder.begin(resume=True, overwrite=False)
     folder.begin(resume=False, overwrite=False)
