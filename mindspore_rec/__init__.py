@@ -4,7 +4,8 @@
 Most programs need only the names that this package exports. Submodules export further names: whole
 models in `mindspore_rec.models`, blocks of models in `.nn`, optimizers in `.optim`, metrics in
 `.metrics`, callbacks and reports in `.train`, tables and their rules in `.parameter`, streams from
-Kafka in `.stream`, columns and hashing in `.feature`, tiers in `.cache`, predictors in `.serving`.
+Kafka in `.stream`, columns and hashing in `.feature`, readers of files in `.data`, tiers in `.cache`, predictors in
+`.serving`.
 """
 
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mindspore_rec import (
         cache as cache,
         checkpoint as checkpoint,
+        data as data,
         feature as feature,
         metrics as metrics,
         models as models,

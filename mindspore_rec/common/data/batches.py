@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ArrowBatches: batches of rows for training, shuffled, divided among workers, resumable."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mindspore_rec.common.data.order import Order
+from mindspore_rec.common.data.pipeline import Reading, cut, read_items
+from mindspore_rec.common.data.place import Place, Worker, place_of
+from mindspore_rec.common.data.selection import Selection
+from mindspore_rec.common.stream.batches import Batch, BatchSource
+
+__all__ = ["ArrowBatches"]
+
+_STATES_KEPT = 1024
+
+
+class ArrowBatches(BatchSource):
+    """Batches of rows, made by `Rows.batches`; the columns of a batch are Arrow arrays ``[B]``.
+
+    Each iteration is a pass over the rows. The last batch of a pass may have fewer rows. With
+    shuffling, each pass has its own order. An iteration that is left early is over: the next one
+    begins the next pass.
+
+    Args:
+        selection: columns and rows.
+        batch_size: rows of a batch; of all workers together if several workers divide the rows.
+        order: order of the rows.
+        threads: number of threads that decode rows.
+    """
+
+    def __init__(self, selection: Selection, batch_size: int, order: Order, threads: int) -> None:
+        self.selection = selection
+        self.batch_size = batch_size
+        self.order = order
+        self.threads = threads
+        self._worker = Worker(0, 1)
+        self._next = Place(0)  # where the next iteration begins
+        self._number = 0
+        self._places: deque[tuple[int, Place]] = deque([(0, Place(0))], maxlen=_STATES_KEPT)
+        self._digest = ""
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass, or over the rest of the pass after a restart.
+
+        Raises:
+            ValueError: there are no rows, or a row cannot be read.
+        """
+        begin, self._next = self._next, Place(self._next.number + 1)
+        return self._read(begin)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        return self.selection.names
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches of the next pass; None if it is known only after reading."""
+        parts = self.selection.parts()
+        if not self.selection.keeps_all or any(each.part.rows is None for each in parts):
+            return None
+        windows = self.order.windows(parts, self._next.number, self.selection.data.sequential)
+        rows = 0
+        for place, item in enumerate(self._next.items(len(windows), self._worker)):
+            if place >= self._next.item:
+                whole = sum(parts[each].part.rows or 0 for each in windows[item.window])
+                low, high = item.range_of(whole)
+                rows += high - low - (self._next.rows if place == self._next.item else 0)
+        return -(-rows // self._share_of_batch)
+
+    @property
+    def passes(self) -> int:
+        """Number of complete passes before the one in which the last batch is."""
+        place = self._places[-1][1]
+        return place.number + place.ended
+
+    # ---- resuming after a restart
+
+    @property
+    def has_state(self) -> bool:
+        """True: `state_dict` returns the position in the data."""
+        return True
+
+    @property
+    def batches(self) -> int:
+        """Number of batches read over all runs."""
+        return self._number
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the position in the data as JSON values, which include `batches`.
+
+        Args:
+            batches: number of the batch after which the state is returned. Default: None, the state
+                after all batches read so far. The states after the last 1,024 batches are kept.
+
+        Raises:
+            ValueError: the state is no longer kept, or the batch has not been read.
+        """
+        wanted = self._number if batches is None else batches
+        for number, place in reversed(self._places):
+            if number == wanted:
+                state = place.state(self._worker, self.order, self._data_digest())
+                return {"batches": wanted, **state}
+        raise ValueError(f"batches must be in [{self._places[0][0]}, {self._number}], got {wanted}")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume at the position of a state; call it before the first batch.
+
+        A state of one worker, or of all workers joined, may be loaded on another number of workers.
+        The workers then divide the rows that are left of the pass.
+
+        Args:
+            state: result of `state_dict`, or the joined results of all workers.
+
+        Raises:
+            TypeError, ValueError: `state` is not of these data in this order.
+            RuntimeError: batches have been read.
+        """
+        if self._number or self._next != Place(0):
+            raise RuntimeError("load_state_dict must be called before the first batch is read")
+        self._next = place_of(state, self._worker, self.order, self._data_digest())
+        self._number = int(state["batches"])
+        self._places.clear()
+        self._places.append((self._number, self._next))
+
+    def skip_passes(self, passes: int) -> None:
+        """Mark `passes` passes as already read."""
+        self._next = Place(self._next.number + passes)
+
+    # ---- several workers
+
+    def split_by_worker(self, worker: int, workers: int) -> ArrowBatches:
+        """Return the batches of one worker's share: no row is lost, and none is in two shares.
+
+        Each pass divides its windows among the workers; if there are few, the rows of each window.
+        The workers' batches have `batch_size` rows together.
+        """
+        if not 0 <= worker < workers:
+            raise ValueError(f"worker must be in [0, {workers - 1}], got {worker}")
+        share = copy.copy(self)
+        share._worker = Worker(worker, workers)
+        share._places = deque(self._places, maxlen=_STATES_KEPT)
+        return share
+
+    @property
+    def _share_of_batch(self) -> int:
+        worker, workers = self._worker
+        size = self.batch_size
+        return max(size * (worker + 1) // workers - size * worker // workers, 1)
+
+    def _data_digest(self) -> str:
+        if not self._digest:
+            self._digest = self.selection.digest()
+        return self._digest
+
+    def _read(self, begin: Place) -> Iterator[Batch]:
+        selection, order = self.selection, self.order
+        parts = selection.parts()
+        windows = order.windows(parts, begin.number, selection.data.sequential)
+        items = begin.items(len(windows), self._worker)
+        reading = Reading(
+            windows,
+            lambda each: selection.data.fetch(parts[each]),
+            lambda each, fetched: selection.read(parts[each], fetched),
+            lambda each: selection.data.sequential(parts[each].file),
+            lambda window, rows: order.permutation(begin.number, window, rows),
+            self.threads,
+        )
+        names = tuple(self.column_names)
+        self._keep(begin)
+        # The position after the last batch is the end of the pass, so a batch waits for the next.
+        waiting = None
+        for rows, item, used in cut(
+            read_items(reading, items, begin.item, begin.rows), self._share_of_batch
+        ):
+            if waiting is not None:
+                yield self._made(names, *waiting)
+            waiting = rows, begin._replace(item=item, rows=used)
+        end = begin._replace(item=len(items), rows=0, ended=True)
+        if waiting is not None:
+            yield self._made(names, waiting[0], end)
+        self._keep(end)
+        selection.data.bad.check()
+        if begin == Place(begin.number) and waiting is None and self._worker.workers == 1:
+            raise ValueError(f"{selection.data.source} has no rows{selection.why_empty()}")
+
+    def _made(self, names: tuple[str, ...], rows: Any, place: Place) -> Batch:
+        self._number += 1
+        self._keep(place)
+        return Batch(tuple(rows.columns), names, number=self._number)
+
+    def _keep(self, place: Place) -> None:
+        """Remember the position after the last batch."""
+        if self._places and self._places[-1][0] == self._number:
+            self._places.pop()
+        self._places.append((self._number, place))

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from mindspore_rec.common.data.bad_rows import BadRowCount
+from mindspore_rec.common.data.file_rows import check_names
+from mindspore_rec.common.data.settings import CsvFormat
+from mindspore_rec.common.data.sources import DataFile
+from mindspore_rec.common.data.text_blocks import TextBlocks
+from mindspore_rec.common.data.text_rows import TextRows
+
+__all__ = ["CsvRows"]
+
+_SEPARATORS = ",;\t|"
+
+
+class CsvRows(TextRows):
+    """Rows of one CSV file.
+
+    Args:
+        file: the file.
+        settings: how it is written.
+        bad: counts bad rows.
+        types: types of the columns, as the first file has them. Default: None, they are inferred.
+    """
+
+    def __init__(
+        self, file: DataFile, settings: CsvFormat, bad: BadRowCount, types: pa.Schema | None = None
+    ) -> None:
+        quote = settings.quote if settings.newlines_in_values else ""
+        super().__init__(file.name, TextBlocks(file, settings.encoding, quote), bad)
+        self._settings = settings
+        self.header_lines = int(settings.names is None)
+        block = self._blocks.first()
+        line = block.partition(b"\n")[0].rstrip(b"\r")
+        self._separator = settings.separator or _separator(line, file.path)
+        if settings.names is None:
+            self._names = self._header(line)
+        else:
+            self._names = list(settings.names)
+        check_names(self._names, self.name)
+        unknown = [each for each in settings.types if each not in self._names]
+        if unknown:
+            raise ValueError(f"{self.name} has no column {unknown[0]!r}, which types names")
+        self._types = dict(settings.types)
+        if types is not None:
+            self._types = {f.name: f.type for f in types if f.name in self._names}
+        else:
+            self._infer(block)
+        self._schema = pa.schema(
+            [(name, self._types.get(name, pa.string())) for name in self._names]
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._schema
+
+    def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of whole records."""
+        # A file is read for one column at least, since the number of rows comes from it.
+        wanted = list(columns) or self._names[:1]
+        if not body.strip(b"\r\n"):
+            fields = [self._schema.field(each) for each in wanted]
+            return pa.schema(fields).empty_table().select(list(columns))
+        return self._read(body, self._types, wanted).select(list(columns))
+
+    def records(self, body: bytes) -> list[bytes]:
+        """Return the lines of a block, joined where a quoted value has line breaks."""
+        lines = body.splitlines(keepends=True) if b"\r" not in body else _lines(body)
+        if not self._settings.newlines_in_values:
+            return lines
+        quote, made, kept = self._settings.quote.encode(), [], b""
+        for line in lines:
+            kept += line
+            if kept.count(quote) % 2 == 0:
+                made.append(kept)
+                kept = b""
+        return [*made, kept] if kept else made
+
+    def without_header(self, number: int, data: bytes) -> tuple[int, bytes]:
+        """Return the number of header lines of a block, and what follows them."""
+        if number or self._settings.names is not None:
+            return 0, data
+        return 1, data.partition(b"\n")[2]
+
+    def _header(self, line: bytes) -> list[str]:
+        if not line:
+            raise ValueError(f"{self.name} must begin with a header, got an empty line")
+        options = pacsv.ReadOptions(autogenerate_column_names=True, use_threads=False)
+        strings = pacsv.ConvertOptions(
+            column_types={f"f{n}": pa.string() for n in range(line.count(b",") + 1)},
+            strings_can_be_null=False,
+        )
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(line + b"\n"), options, self._parse_options(), strings
+            )
+            return [str(column[0].as_py()) for column in table.columns]
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{self.name} has a header that is not UTF-8 text: name the encoding, as in "
+                "format=CsvFormat(encoding='latin-1')"
+            ) from error
+
+    def _parse_options(self) -> pacsv.ParseOptions:
+        return pacsv.ParseOptions(
+            delimiter=self._separator,
+            quote_char=self._settings.quote or False,
+            newlines_in_values=self._settings.newlines_in_values,
+        )
+
+    def _read(self, body: bytes, types: dict[str, Any], columns: list[str] | None) -> pa.Table:
+        missing = self._settings.missing
+        convert = pacsv.ConvertOptions(
+            column_types=types,
+            include_columns=columns,
+            strings_can_be_null=True,
+            decimal_point=self._settings.decimal,
+            **({} if missing is None else {"null_values": list(missing)}),
+        )
+        read = pacsv.ReadOptions(
+            use_threads=False, column_names=self._names, block_size=len(body) + 1
+        )
+        source = pa.BufferReader(body)
+        return pacsv.read_csv(source, read, self._parse_options(), convert)
+
+    def _infer(self, block: bytes) -> None:
+        _, body = self.without_header(0, block)
+        if not body.strip(b"\r\n"):
+            return
+        try:
+            found = self._read(body, self._types, None).schema
+        except pa.ArrowInvalid:
+            # A row with too few or too many values: types come from the rows that are good.
+            lines = [each for each in self.records(body) if self._fits(each)]
+            if not lines:
+                return
+            found = self._read(b"".join(lines), self._types, None).schema
+        for field in found:
+            kind = field.type
+            if pa.types.is_null(kind) or pa.types.is_binary(kind):
+                kind = pa.string()
+            self._types[field.name] = kind
+
+    def _fits(self, line: bytes) -> bool:
+        try:
+            self._read(line, dict.fromkeys(self._names, pa.string()), None)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+
+def _lines(body: bytes) -> list[bytes]:
+    """Split at line feeds only: `bytes.splitlines` splits at a carriage return too."""
+    lines = body.split(b"\n")
+    made = [each + b"\n" for each in lines[:-1]]
+    return [*made, lines[-1]] if lines[-1] else made
+
+
+def _separator(header: bytes, path: str) -> str:
+    if path.rpartition("/")[2].lower().split(".", 1)[-1].startswith("tsv"):
+        return "\t"
+    counts = [header.count(each.encode()) for each in _SEPARATORS]
+    return _SEPARATORS[counts.index(max(counts))]

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataParts: the parts of all files of a source, with the types of the first file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.data.bad_rows import BadRowCount
+from mindspore_rec.common.data.casts import first_bad
+from mindspore_rec.common.data.file_rows import FileRows, Part, check_names
+from mindspore_rec.common.data.sources import DataFile, partition_types
+
+__all__ = ["DataParts", "FilePart"]
+
+_OPENERS = 16  # files opened at a time
+
+
+class FilePart(NamedTuple):
+    """A part, and the number of its file."""
+
+    file: int
+    part: Part
+
+
+class DataParts:
+    """Parts of all files of a source.
+
+    Args:
+        source: the source as messages name it.
+        files: files of the source; empty for rows in memory.
+        open_file: function that opens a file; gets the file, and the schema of the first file or
+            None.
+        bad: counts bad rows.
+        memory: rows in memory, in place of files. Default: None.
+
+    Attributes:
+        source, bad: the arguments.
+        schema: names and types of the columns: of the first file, then of the partitions.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        files: Sequence[DataFile],
+        open_file: Callable[[DataFile, pa.Schema | None], FileRows],
+        bad: BadRowCount,
+        memory: FileRows | None = None,
+    ) -> None:
+        self.source = source
+        self.bad = bad
+        self._files = list(files)
+        self._open_file = open_file
+        self._partitions = partition_types(files)
+        first = memory if memory is not None else open_file(files[0], None)
+        self._opened: list[FileRows] = [first]
+        self._parts: list[FilePart] | None = None
+        self._checked: set[str] = set()
+        fields = list(first.schema)
+        fields += [pa.field(name, kind) for name, kind in self._partitions.items()]
+        check_names([each.name for each in fields], first.name)
+        self.schema = pa.schema(fields)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the files."""
+        return [each.size for each in self._files]
+
+    @property
+    def opened(self) -> list[FileRows]:
+        """Readers of all files, which are opened when they are first needed."""
+        if len(self._opened) < len(self._files):
+            types = self._opened[0].schema
+            with ThreadPoolExecutor(_OPENERS) as pool:
+                rest = list(pool.map(lambda each: self._open_file(each, types), self._files[1:]))
+            self._opened += rest
+        return self._opened
+
+    @property
+    def parts(self) -> list[FilePart]:
+        """All parts, in the order of the files."""
+        if self._parts is None:
+            self._parts = [
+                FilePart(number, part)
+                for number, file in enumerate(self.opened)
+                for part in file.parts()
+            ]
+        return self._parts
+
+    def sequential(self, file: int) -> bool:
+        """Return whether a file is best read from front to back."""
+        return self.opened[file].sequential
+
+    def matching(self, expression: pc.Expression) -> list[FilePart]:
+        """Return the parts that may have rows of a filter."""
+        kept = [each.matching(expression) for each in self.opened]
+        return [
+            each
+            for each in self.parts
+            for numbers in [kept[each.file]]
+            if numbers is None or each.part.number in numbers
+        ]
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise a ValueError if a file lacks a column, or has it with another kind of type."""
+        first = self._opened[0]
+        for name in columns:
+            if name in self._checked or name in self._partitions:
+                continue
+            for file in self.opened[1:]:
+                if name not in file.schema.names:
+                    raise ValueError(
+                        f"{file.name} has no column {name!r}, which {first.name} has: its columns "
+                        f"are {file.schema.names}"
+                    )
+                found, wanted = file.schema.field(name).type, first.schema.field(name).type
+                if not _castable(found, wanted):
+                    raise ValueError(
+                        f"column {name!r} has the type {found} in {file.name}, and {wanted} in "
+                        f"{first.name}: a column must have one type in all files"
+                    )
+            self._checked.add(name)
+
+    def fetch(self, which: FilePart) -> Any:
+        """Return a part as it is stored."""
+        return self.opened[which.file].fetch(which.part.number)
+
+    def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of a part with the types of `schema`, in the order of `columns`."""
+        file = self.opened[which.file]
+        stored = [each for each in columns if each not in self._partitions]
+        table = file.decode(which.part.number, fetched, stored)
+        arrays = []
+        for name in columns:
+            wanted = self.schema.field(name).type
+            if name in self._partitions:
+                text = self._files[which.file].partition[name]
+                whole = pa.types.is_integer(wanted) and text is not None
+                value = pa.scalar(int(str(text)) if whole else text, wanted)
+                arrays.append(pa.chunked_array([pa.repeat(value, table.num_rows)], wanted))
+                continue
+            column = table.column(name)
+            if column.type != wanted:
+                column = _cast(column, wanted, f"{file.name}: column {name!r}", which.part)
+            arrays.append(column)
+        if not arrays:
+            return table.select([])
+        return pa.Table.from_arrays(arrays, names=list(columns))
+
+
+def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    found, wanted = _values(found), _values(wanted)
+    if found == wanted or pa.types.is_null(found):
+        return True
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    if any(kind(found) for kind in numbers) and any(kind(wanted) for kind in numbers):
+        return True
+    for kind in (_is_text, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal):
+        if kind(found) and kind(wanted):
+            return True
+    lists = (pa.types.is_list, pa.types.is_large_list)
+    if any(kind(found) for kind in lists) and any(kind(wanted) for kind in lists):
+        return _castable(found.value_type, wanted.value_type)
+    return False
+
+
+def _values(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _cast(column: pa.ChunkedArray, wanted: pa.DataType, where: str, part: Part) -> pa.ChunkedArray:
+    try:
+        if pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(wanted):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(column.type):
+            return column.cast(wanted.value_type).dictionary_encode().cast(wanted)
+        return column.cast(wanted)
+    except pa.ArrowInvalid as error:
+        row, value = first_bad(column, wanted)
+        raise ValueError(
+            f"{where} has the value {value!r} in row {part.place + row}, and must be {wanted} as "
+            "in the first file"
+        ) from error

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Arrow IPC files and streams (a part is a record batch), and of tables in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.common.data.file_rows import Cursor, FileRows, Part, check_names
+from mindspore_rec.common.data.sources import DataFile
+
+__all__ = ["IpcFileRows", "IpcStreamRows", "TableRows", "ipc_rows"]
+
+_TABLE_PART = 65_536  # rows
+
+
+def ipc_rows(file: DataFile) -> FileRows:
+    """Return the rows of an IPC file or of an IPC stream, which begin differently."""
+    if file.codec:
+        return IpcStreamRows(file)
+    with file.open() as opened:
+        whole = opened.read(6) == b"ARROW1"
+    return IpcFileRows(file) if whole else IpcStreamRows(file)
+
+
+class IpcFileRows(FileRows):
+    """Rows of an Arrow IPC file, also called Feather 2, with random access."""
+
+    def __init__(self, file: DataFile) -> None:
+        self.name = file.name
+        self._file = file
+        try:
+            with file.open() as opened:
+                self._schema = pa.ipc.open_file(opened).schema
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{file.name} is no complete Arrow file: {error}") from error
+        check_names(self._schema.names, file.name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._schema
+
+    def parts(self) -> list[Part]:
+        """Return the record batches."""
+        made, place = [], 0
+        with self._file.open() as opened:
+            reader = pa.ipc.open_file(opened, options=pa.ipc.IpcReadOptions(included_fields=[0]))
+            for number in range(reader.num_record_batches):
+                rows = reader.get_batch(number).num_rows
+                made.append(Part(number, rows, rows, place))
+                place += rows
+        return made
+
+    def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of a record batch."""
+        places = [self._schema.get_field_index(each) for each in columns] or [0]
+        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+        with self._file.open() as opened:
+            batch = pa.ipc.open_file(opened, options=options).get_batch(number)
+        return pa.Table.from_batches([batch]).select(list(columns))
+
+
+class IpcStreamRows(FileRows):
+    """Rows of an Arrow IPC stream, which is read from front to back."""
+
+    sequential = True
+
+    def __init__(self, file: DataFile) -> None:
+        self.name = file.name
+        self._file = file
+        self._cursor = Cursor(self._batches)
+        try:
+            with file.stream() as opened:
+                self._schema = pa.ipc.open_stream(opened).schema
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{file.name} is no Arrow stream: {error}") from error
+        check_names(self._schema.names, file.name)
+        self._parts: list[Part] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._schema
+
+    def parts(self) -> list[Part]:
+        """Return the record batches, for which the stream is read once."""
+        if self._parts is None:
+            made, place = [], 0
+            for number, batch in enumerate(self._batches()):
+                made.append(Part(number, batch.num_rows, batch.num_rows, place))
+                place += batch.num_rows
+            self._parts = made
+        return self._parts
+
+    def fetch(self, number: int) -> Any:
+        """Return a record batch."""
+        return self._cursor.get(number)
+
+    def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of a record batch."""
+        return pa.Table.from_batches([fetched]).select(list(columns))
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._file.stream() as opened, pa.ipc.open_stream(opened) as reader:
+            yield from reader
+
+
+class TableRows(FileRows):
+    """Rows of a table or data frame in memory; a part is 65,536 rows."""
+
+    def __init__(self, frame: Any, name: str) -> None:
+        self.name = name
+        self._table = _table_of(frame, name)
+        check_names(self._table.column_names, name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._table.schema
+
+    def parts(self) -> list[Part]:
+        """Return the ranges of rows."""
+        total = self._table.num_rows
+        return [
+            Part(number, rows, rows, at)
+            for number, at in enumerate(range(0, total, _TABLE_PART))
+            for rows in [min(_TABLE_PART, total - at)]
+        ]
+
+    def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
+        """Return a range of rows, without a copy."""
+        return self._table.slice(number * _TABLE_PART, _TABLE_PART).select(list(columns))
+
+
+def _table_of(frame: Any, name: str) -> pa.Table:
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    try:
+        if type(frame).__module__.startswith("pandas"):
+            check_names([str(each) for each in frame.columns], name)
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if not hasattr(frame, "__arrow_c_stream__"):
+            raise TypeError(f"{name} must have __arrow_c_stream__, got {type(frame).__name__}")
+        return pa.table(frame)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        shown = " ".join(str(error).split())
+        raise ValueError(f"{name} has a column with values of several types: {shown}") from error

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of JSON lines: a text file with one object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from mindspore_rec.common.data.bad_rows import BadRowCount, good_rows
+from mindspore_rec.common.data.file_rows import check_names
+from mindspore_rec.common.data.settings import JsonLinesFormat
+from mindspore_rec.common.data.sources import DataFile
+from mindspore_rec.common.data.text_blocks import TextBlocks
+from mindspore_rec.common.data.text_rows import TextRows
+
+__all__ = ["JsonRows"]
+
+
+class JsonRows(TextRows):
+    """Rows of one file of JSON lines.
+
+    Args:
+        file: the file.
+        settings: how it is written.
+        bad: counts bad rows.
+        types: types of the columns, as the first file has them. Default: None, they are inferred.
+    """
+
+    def __init__(
+        self,
+        file: DataFile,
+        settings: JsonLinesFormat,
+        bad: BadRowCount,
+        types: pa.Schema | None = None,
+    ) -> None:
+        super().__init__(file.name, TextBlocks(file, settings.encoding), bad)
+        if types is not None:
+            self._schema = types
+            return
+        known = pa.schema([(name, kind) for name, kind in settings.types.items()])
+        block = self._blocks.first()
+        try:
+            found = _read(block, known, "infer").schema
+        except pa.ArrowInvalid:
+            tables, _ = good_rows(
+                self.records(block), lambda some: _read(b"".join(some), known, "infer"), 1000
+            )
+            if not tables:
+                raise ValueError(
+                    f"{file.name} has no line with a JSON object in its first block"
+                ) from None
+            found = pa.unify_schemas([each.schema for each in tables], promote_options="default")
+        fields = [
+            field.with_type(pa.string()) if pa.types.is_null(field.type) else field
+            for field in found
+        ]
+        self._schema = pa.schema(fields)
+        check_names(self._schema.names, file.name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self._schema
+
+    def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of whole records."""
+        fields = [self._schema.field(each) for each in columns]
+        wanted = fields or [self._schema.field(0)]
+        if not body.strip():
+            return pa.schema(fields).empty_table()
+        return _read(body, pa.schema(wanted), "ignore").select(list(columns))
+
+    def records(self, body: bytes) -> list[bytes]:
+        """Return the lines of a block."""
+        return [each + b"\n" for each in body.removesuffix(b"\n").split(b"\n")]
+
+
+def _read(body: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
+    return pajson.read_json(
+        pa.BufferReader(body),
+        read_options=pajson.ReadOptions(use_threads=False, block_size=len(body) + 1),
+        parse_options=pajson.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior=unexpected
+        ),
+    )

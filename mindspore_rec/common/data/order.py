@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of rows in a pass, and its division among workers.
+
+A pass is a list of windows. A window is some parts of the files, whose rows are read together; with
+shuffling, they are permuted together. Windows and permutations follow from (seed, pass) alone, and
+not from the number of workers. Workers divide the windows, or the rows of each window if there are
+few windows. After a restart with another number of workers, they divide what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mindspore_rec.common.data.data_parts import FilePart
+
+__all__ = ["Division", "Item", "Order", "divided"]
+
+_FEW = 8  # windows a worker, below which the rows of each window are divided
+
+
+class Item(NamedTuple):
+    """Rows of a window that one worker reads.
+
+    Args:
+        window: number of the window.
+        cuts: a number k leaves out the first k rows; a pair (p, n) keeps the p-th of n equal ranges
+            of the rows that are left.
+    """
+
+    window: int
+    cuts: tuple[Any, ...] = ()
+
+    def range_of(self, rows: int) -> tuple[int, int]:
+        """Return the first row, and the row after the last, of a window with `rows` rows.
+
+        Example:
+            >>> Item(0, ((1, 2), 10)).range_of(100)
+            (60, 100)
+        """
+        low, high = 0, rows
+        for cut in self.cuts:
+            if isinstance(cut, int):
+                low = min(low + cut, high)
+            else:
+                part, parts = cut
+                low, high = (
+                    low + (high - low) * part // parts,
+                    low + (high - low) * (part + 1) // parts,
+                )
+        return low, high
+
+
+class Order(NamedTuple):
+    """How rows are ordered in each pass.
+
+    Args:
+        shuffle: whether the order is random.
+        seed: seed of the order.
+        buffer_rows: number of rows of a window of a random order, about.
+    """
+
+    shuffle: bool
+    seed: int
+    buffer_rows: int
+
+    def windows(
+        self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
+    ) -> list[tuple[int, ...]]:
+        """Return the windows of a pass, each as numbers of its parts.
+
+        Args:
+            parts: the parts.
+            number: number of the pass.
+            sequential: returns whether the parts of a file stay in their order.
+        """
+        if not self.shuffle:
+            return [(each,) for each in range(len(parts))]
+        windows: list[tuple[int, ...]] = []
+        window: list[int] = []
+        rows = 0
+        for each in self._shuffled(parts, number, sequential):
+            size = parts[each].part.size
+            if window and rows + size > self.buffer_rows:
+                windows.append(tuple(window))
+                window, rows = [], 0
+            window.append(each)
+            rows += size
+        return [*windows, tuple(window)] if window else windows
+
+    def permutation(self, number: int, window: int, rows: int) -> np.ndarray | None:
+        """Return the order of a window's rows in a pass; None for their own order."""
+        if not self.shuffle:
+            return None
+        return np.random.default_rng((self.seed, number, window)).permutation(rows)
+
+    def _shuffled(
+        self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
+    ) -> list[int]:
+        chains: list[list[int]] = []
+        last = -1
+        for each, (file, _) in enumerate(parts):
+            if file == last and sequential(file):
+                chains[-1].append(each)
+            else:
+                chains.append([each])
+            last = file
+        order = np.random.default_rng((self.seed, number)).permutation(len(chains))
+        return [each for chain in order for each in chains[chain]]
+
+
+def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:
+    """Return one worker's share of a list of items: whole items, or a range of each if few.
+
+    Example:
+        >>> divided([Item(0)], 1, 3)
+        [Item(window=0, cuts=((1, 3),))]
+    """
+    if workers == 1:
+        return list(items)
+    if len(items) >= _FEW * workers:
+        return list(items[worker::workers])
+    return [each._replace(cuts=(*each.cuts, (worker, workers))) for each in items]
+
+
+class Division(NamedTuple):
+    """How the items of a pass were divided among workers, and how far each worker came.
+
+    Args:
+        workers: number of workers.
+        places: of each worker, number of the item and number of its rows that were read.
+    """
+
+    workers: int
+    places: tuple[tuple[int, int], ...]
+
+    def rest(self, items: Sequence[Item]) -> list[Item]:
+        """Return the items that no worker has read."""
+        left = []
+        for worker, (item, rows) in enumerate(self.places):
+            mine = divided(items, worker, self.workers)[item:]
+            if mine and rows:
+                mine[0] = mine[0]._replace(cuts=(*mine[0].cuts, rows))
+            left += mine
+        return sorted(left, key=lambda each: each.window)

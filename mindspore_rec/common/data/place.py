@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place: a position in the passes over the data, as JSON and back, on any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mindspore_rec.common.data.order import Division, Item, Order, divided
+from mindspore_rec.common.stream.worker_states import states_in
+
+__all__ = ["Place", "Worker", "place_of"]
+
+_LAST = 2**31  # number after that of any item
+
+
+class Worker(NamedTuple):
+    """Number of a worker, from 0, and number of workers."""
+
+    number: int
+    workers: int
+
+
+class Place(NamedTuple):
+    """Position of a worker in a pass.
+
+    Args:
+        number: number of the pass.
+        item: number of the worker's item; the number of items at the end of the pass.
+        rows: number of the item's rows that were read.
+        ended: whether the worker has read all of its items.
+        before: divisions of the pass among other numbers of workers before this one.
+    """
+
+    number: int
+    item: int = 0
+    rows: int = 0
+    ended: bool = False
+    before: tuple[Division, ...] = ()
+
+    def items(self, windows: int, worker: Worker) -> list[Item]:
+        """Return the worker's items of the pass, of which `item` is one."""
+        items = [Item(each) for each in range(windows)]
+        for division in self.before:
+            items = division.rest(items)
+        return divided(items, *worker)
+
+    def state(self, worker: Worker, order: Order, data: str) -> dict[str, Any]:
+        """Return the position as JSON values."""
+        return {
+            "pass": self.number,
+            "item": self.item,
+            "rows": self.rows,
+            "ended": self.ended,
+            "before": [[each.workers, [list(one) for one in each.places]] for each in self.before],
+            "worker": list(worker),
+            "order": list(order),
+            "data": data,
+        }
+
+
+def place_of(state: Any, worker: Worker, order: Order, data: str) -> Place:
+    """Return the position of a worker from the state of one worker or of all workers.
+
+    Args:
+        state: result of `state`, or of `join_states` of the results of all workers.
+        worker: the worker that goes on. If the number of workers has changed, the workers divide
+            the rows that are left of the pass.
+        order: order of the rows, which must be the same.
+        data: digest of the data, which must be the same.
+
+    Raises:
+        TypeError: `state` is something else.
+        ValueError: the state has another order or other data, or lacks a worker.
+    """
+    states = states_in(state) or [state]
+    for each in states:
+        _check(each, order, data)
+    count = states[0]["worker"][1]
+    known = {each["worker"][0]: each for each in states}
+    if any(each["worker"][1] != count for each in states):
+        raise ValueError("state must have one number of workers in all of its parts")
+    whole = sorted(known) == list(range(count))
+    if not whole and (count != worker.workers or worker.number not in known):
+        raise ValueError(
+            f"state has the places of the workers {sorted(known)} of {count}, and worker "
+            f"{worker.number} of {worker.workers} needs all {count}: join_states() joins "
+            "them"
+        )
+    number = min(each["pass"] + bool(each["ended"]) for each in states)
+    places = {index: _in_pass(each, number) for index, each in known.items()}
+    if worker.workers == count:
+        return places[worker.number]
+    before = next((each.before for each in places.values() if each.before), ())
+    if all(each == Place(number, before=before) for each in places.values()):
+        return Place(number, before=before)
+    now = Division(count, tuple((places[each].item, places[each].rows) for each in range(count)))
+    return Place(number, before=(*before, now))
+
+
+def _check(state: Any, order: Order, data: str) -> None:
+    names = {"pass", "item", "rows", "ended", "before", "worker", "order", "data"}
+    if not isinstance(state, Mapping) or not names <= set(state):
+        raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
+    for name, was, now in zip(order._fields, state["order"], order, strict=True):
+        if was != now:
+            raise ValueError(f"state was saved with {name}={was!r}, and the batches have {now!r}")
+    if state["data"] != data:
+        raise ValueError(
+            "state was saved with other data: files, filter, split or sample have changed since"
+        )
+
+
+def _in_pass(state: Mapping[str, Any], number: int) -> Place:
+    """Return a worker's position in the pass in which the slowest worker is."""
+    if state["pass"] < number:  # the end of a pass is the beginning of the next
+        return Place(number)
+    if state["pass"] > number:
+        return Place(number, item=_LAST, ended=True)
+    before = tuple(
+        Division(workers, tuple((item, rows) for item, rows in places))
+        for workers, places in state["before"]
+    )
+    return Place(number, state["item"], state["rows"], state["ended"], before)

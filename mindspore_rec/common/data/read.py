@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""read: rows of files and data frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.data.bad_rows import BadRowCount
+from mindspore_rec.common.data.csv_rows import CsvRows
+from mindspore_rec.common.data.data_parts import DataParts
+from mindspore_rec.common.data.file_rows import FileRows
+from mindspore_rec.common.data.ipc_rows import TableRows, ipc_rows
+from mindspore_rec.common.data.json_rows import JsonRows
+from mindspore_rec.common.data.parquet_rows import ParquetRows
+from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.common.data.selection import Selection
+from mindspore_rec.common.data.settings import BadRows, CsvFormat, JsonLinesFormat, Sample
+from mindspore_rec.common.data.sources import DataFile, find_files, is_frame
+
+__all__ = ["read"]
+
+_FORMATS = ("parquet", "csv", "jsonl", "ipc")
+
+
+def read(
+    source: Any,
+    schema: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Any = None,
+    format: str | CsvFormat | JsonLinesFormat | None = None,
+    filesystem: Any = None,
+    bad_rows: BadRows | None = None,
+    sample: Sample | None = None,
+) -> Rows:
+    """Return the rows of files or of a data frame.
+
+    Files may be larger than memory, since rows are read when they are needed. Of the columns, only
+    those that are needed are read.
+
+    Args:
+        source: path of a file (Parquet, CSV, TSV, Arrow IPC, JSON lines; text may be compressed as
+            gz, zst or bz2), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
+            folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
+            frame of pandas or Polars, an Arrow table, or another object with
+            ``__arrow_c_stream__``. Folders ``day=3`` in a folder or glob are a column `day`.
+        schema: the `Schema` of the columns. Its columns alone are read, and are checked. Default:
+            None, all columns are read as they are stored.
+        columns: names of the columns that are read. Default: None, those of the schema, or all.
+        where: filter, as for `Rows.where`. Default: None.
+        format: "parquet", "csv", "jsonl" or "ipc", or how text files are written: `CsvFormat` or
+            `JsonLinesFormat`. Default: None, by the names of the files.
+        filesystem: file system of `pyarrow.fs` or fsspec that has the paths. Default: None, by the
+            URI, else the local files.
+        bad_rows: what is done with rows that cannot be read. Default: None, the first of them is an
+            error.
+        sample: thins the rows with label 0. Default: None, all rows are read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        TypeError: an argument has a wrong type.
+        ValueError: a file is empty, broken or of an unknown format, or a column is missing.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"user": [7, 8, 9], "click": [0, 1, 0]})
+        >>> read(frame, columns=["click"]).to_table().to_pydict()
+        {'click': [0, 1, 0]}
+    """
+    for name, value, kind in (("bad_rows", bad_rows, BadRows), ("sample", sample, Sample)):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r:.100}")
+    bad = BadRowCount(bad_rows or BadRows())
+    if is_frame(source):
+        name = f"the {type(source).__name__}"
+        data = DataParts(name, [], _no_file, bad, TableRows(source, name))
+    else:
+        files = find_files(source, _format_name(format), filesystem)
+        data = DataParts(_shown(source), files, _opener(format, bad), bad)
+    rows = Rows(Selection(data, schema, sample=sample))
+    if columns is not None:
+        rows = rows.select(columns)
+    elif schema is not None:
+        _check_columns(schema, data)
+        rows = rows.select(schema.raw_columns)
+    if sample is not None:
+        rows.arrow_schema  # noqa: B018  - the label must be there
+    return rows if where is None else rows.where(where)
+
+
+def _check_columns(schema: Any, data: DataParts) -> None:
+    for name in schema.raw_columns:
+        if name not in data.schema.names:
+            raise ValueError(
+                f"{data.source} has no column {name!r}, which the schema has: its columns are "
+                f"{data.schema.names}"
+            )
+
+
+def _format_name(format: Any) -> str | None:
+    if format is None:
+        return None
+    if isinstance(format, CsvFormat):
+        return "csv"
+    if isinstance(format, JsonLinesFormat):
+        return "jsonl"
+    return check_one_of("format", format, _FORMATS)
+
+
+def _opener(format: Any, bad: BadRowCount) -> Any:
+    csv = format if isinstance(format, CsvFormat) else CsvFormat()
+    json = format if isinstance(format, JsonLinesFormat) else JsonLinesFormat()
+
+    def opened(file: DataFile, types: pa.Schema | None) -> FileRows:
+        if file.format == "parquet":
+            return ParquetRows(file)
+        if file.format == "ipc":
+            return ipc_rows(file)
+        if file.format == "csv":
+            return CsvRows(file, csv, bad, types)
+        return JsonRows(file, json, bad, types)
+
+    return opened
+
+
+def _no_file(file: DataFile, types: pa.Schema | None) -> FileRows:
+    raise AssertionError("rows in memory have no files")
+
+
+def _shown(source: Any) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    shown = ", ".join(os.fspath(each) for each in source[:2])
+    return shown if len(source) <= 2 else f"{shown} and {len(source) - 2} more"

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows: what `read` returns; views of a source's rows, and the batches of a view."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.data.bad_rows import BadRowReport
+from mindspore_rec.common.data.batches import ArrowBatches
+from mindspore_rec.common.data.order import Item, Order
+from mindspore_rec.common.data.pipeline import Reading, read_items
+from mindspore_rec.common.data.places import PlaceShare
+from mindspore_rec.common.data.selection import Selection
+from mindspore_rec.common.data.time_cuts import time_expression, time_filters, times_of
+
+__all__ = ["Rows"]
+
+_BUFFER_ROWS = 1 << 18
+_SAMPLE_PARTS = 16
+
+
+class Rows:
+    """Rows of a source, as `read` returns them; nothing is read before it is needed.
+
+    A view of the rows, such as `where` returns it, is new `Rows`; rows are never changed. Iteration
+    yields record batches in the order of the files. `len()` is the number of rows, for which files
+    of text, or rows with a filter, are read once.
+
+    Args:
+        selection: columns and rows of the source.
+        threads: number of threads that decode rows. Default: None, the number of cores.
+
+    Example:
+        >>> import pandas as pd
+        >>> from mindspore_rec.data import read
+        >>> rows = read(pd.DataFrame({"user": [7, 8, 9], "click": [0, 1, 0]}))
+        >>> rows.names, len(rows)
+        (['user', 'click'], 3)
+        >>> [batch["user"].to_pylist() for batch in rows.batches(2)]
+        [[7, 8], [9]]
+    """
+
+    def __init__(self, selection: Selection, threads: int | None = None) -> None:
+        self._selection = selection
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._count: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Rows of {self.source} with the columns {', '.join(self.names)}"
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def source(self) -> str:
+        """The source as messages name it."""
+        return self._selection.data.source
+
+    @property
+    def schema(self) -> Any:
+        """The `Schema` of the columns, or None."""
+        return self._selection.schema
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self._selection.names
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Names and Arrow types of the columns."""
+        return self._selection.arrow_schema
+
+    def count(self) -> int:
+        """Return the number of rows; see `len`. Rows of files without a filter are not read.
+
+        Raises:
+            ValueError: a row cannot be read.
+        """
+        if self._count is None:
+            parts = self._selection.parts()
+            with ThreadPoolExecutor(self._threads) as pool:
+                self._count = sum(pool.map(self._selection.count, parts))
+        return self._count
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return _in_order(self._selection, self._threads)
+
+    def to_table(self) -> pa.Table:
+        """Return all rows as a table in memory."""
+        batches = [each for each in self if each.num_rows]
+        schema = batches[0].schema if batches else self.arrow_schema
+        return pa.Table.from_batches(batches, schema)
+
+    def report(self) -> BadRowReport:
+        """Return how many rows were read so far, and which of them could not be read."""
+        return self._selection.data.bad.report()
+
+    # ---- views
+
+    def select(self, columns: Sequence[str]) -> Rows:
+        """Return the rows with some of the columns, which alone are read.
+
+        Raises:
+            ValueError: there is no such column, or a column is named twice.
+        """
+        names = [columns] if isinstance(columns, str) else list(columns)
+        known = self._selection.data.schema.names
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{self.source} has no column {name!r}: its columns are {known}")
+        if len(set(names)) < len(names) or not names:
+            raise ValueError(f"columns must be names that differ, got {names}")
+        return self._view(columns=tuple(names))
+
+    def where(self, expression: Any) -> Rows:
+        """Return the rows for which a filter is true.
+
+        Row groups of Parquet whose statistics exclude the filter are not read.
+
+        Args:
+            expression: an expression of `pyarrow.compute`, such as ``pc.field("day") >= 3``, or
+                filters as `pyarrow.parquet.read_table` takes them: ``[("day", ">=", 3)]``. It reads
+                the values as they are stored.
+
+        Raises:
+            TypeError: `expression` is something else.
+        """
+        if isinstance(expression, (list, tuple)):
+            expression = pq.filters_to_expression(list(expression))
+        if not isinstance(expression, pc.Expression):
+            raise TypeError(
+                "where must be an expression, such as pyarrow.compute.field('day') >= 3, got "
+                f"{type(expression).__name__}"
+            )
+        before = self._selection.where
+        return self._view(where=expression if before is None else before & expression)
+
+    def split(self, *shares: float, seed: int = 0) -> tuple[Rows, ...]:
+        """Return parts of the rows that are drawn at random, each row in exactly one part.
+
+        Which part a row is in follows from the seed, the number of its file and its place in the
+        file.
+
+        Args:
+            *shares: share of each part, in (0, 1). If they add up to less than 1, one more part has
+                the rest.
+            seed: seed of the draw, at least 0. Default: 0.
+
+        Raises:
+            ValueError: a share is out of range, or the shares add up to more than 1.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mindspore_rec.data import read
+            >>> parts = read(pd.DataFrame({"user": range(1000)})).split(0.8, 0.1)
+            >>> [len(part) for part in parts], sum(map(len, parts))
+            ([805, 89, 106], 1000)
+        """
+        check_int("seed", seed, 0, 2**63 - 1)
+        bounds = np.cumsum([0, *_whole(shares)])
+        bounds[-1] = 1
+        before = self._selection.shares
+        return tuple(
+            self._view(shares=(*before, PlaceShare(seed, len(before), float(low), float(high))))
+            for low, high in zip(bounds, bounds[1:], strict=False)
+        )
+
+    def split_by_time(self, *shares: float, time: str | None = None) -> tuple[Rows, ...]:
+        """Return parts of the rows in the order of their time: the first part has the oldest rows.
+
+        Rows of one time are in one part, and rows without a time in the first. The parts are
+        filters on the time column, so row groups of other times are not read.
+
+        Args:
+            *shares: share of each part, in (0, 1), as nearly as equal times allow. If they add up
+                to less than 1, one more part has the rest.
+            time: name of the time column. Default: None, the schema's.
+
+        Raises:
+            ValueError: there is no time column, a share is out of range, or there are too few
+                different times.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mindspore_rec.data import read
+            >>> rows = read(pd.DataFrame({"ts": [5, 1, 4, 2, 3]}))
+            >>> old, new = rows.split_by_time(0.6, time="ts")
+            >>> old.to_table()["ts"].to_pylist(), new.to_table()["ts"].to_pylist()
+            ([1, 2, 3], [5, 4])
+        """
+        whole = _whole(shares)
+        column = getattr(self.schema, "time", None)
+        name = time or getattr(column, "name", None)
+        if name is None:
+            raise ValueError(
+                "split_by_time needs a time column: name it in the schema or by time=, or split by "
+                "rows with split()"
+            )
+        kinds = self._selection.data.schema
+        if name not in kinds.names:
+            raise ValueError(f"{self.source} has no column {name!r}: its columns are {kinds.names}")
+        format = getattr(column, "format", None) if column is not None and time is None else None
+        expression = time_expression(name, kinds.field(name).type, format)
+        bare = replace(self._selection, schema=None, columns=(name,), sample=None)
+        times = (times_of(each.column(0), name, format) for each in _in_order(bare, self._threads))
+        filters = time_filters(times, expression, whole, name)
+        return tuple(self.where(each) for each in filters)
+
+    # ---- a few rows
+
+    def head(self, rows: int = 5) -> pa.Table:
+        """Return the first rows as a table."""
+        check_int("rows", rows, 0, 2**31 - 1)
+        batches: list[pa.RecordBatch] = []
+        for each in _in_order(self._selection, 1) if rows else ():
+            batches.append(each.slice(0, rows - sum(one.num_rows for one in batches)))
+            if sum(one.num_rows for one in batches) == rows:
+                break
+        schema = batches[0].schema if batches else self.arrow_schema
+        return pa.Table.from_batches(batches, schema)
+
+    def sample(self, rows: int, seed: int = 0) -> pa.Table:
+        """Return up to `rows` rows, drawn at random from parts of all files, in their order.
+
+        Memory is bounded: rows come from about 16 row groups, or blocks of text, if there are more.
+
+        Args:
+            rows: number of rows; all rows are returned if there are no more.
+            seed: seed of the draw. Default: 0.
+        """
+        check_int("rows", rows, 1, 2**31 - 1)
+        random = np.random.default_rng(seed)
+        parts = self._selection.parts()
+        order = random.permutation(len(parts))
+        found: dict[int, pa.RecordBatch] = {}
+        for quota in (True, False):  # without quotas, if parts with few rows left too many out
+            total = 0
+            for place, number in enumerate(order):
+                if total >= rows:
+                    break
+                left = max(min(_SAMPLE_PARTS, len(order)) - place, 1) if quota else 1
+                read = self._selection.read(
+                    parts[number], self._selection.data.fetch(parts[number])
+                )
+                wanted = min(-(-(rows - total) // left), read.num_rows)
+                chosen = np.sort(random.permutation(read.num_rows)[:wanted])
+                found[int(number)] = read.take(pa.array(chosen))
+                total += wanted
+            if total >= rows:
+                break
+        tables = [pa.Table.from_batches([found[each]]) for each in sorted(found)]
+        return pa.concat_tables(tables) if tables else self.arrow_schema.empty_table()
+
+    # ---- batches
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+        buffer_rows: int = _BUFFER_ROWS,
+    ) -> ArrowBatches:
+        """Return batches of the rows for a training; each iteration is a pass over the rows.
+
+        With `shuffle`, row groups are read in a random order, and rows are permuted within as many
+        consecutive row groups as `buffer_rows` has room for, at least one. The order of pass k
+        follows from (seed, k) alone. Blocks of 4 MiB take the place of row groups in files of text.
+        The blocks of one compressed file stay in order, so its rows are only permuted within the
+        buffer.
+
+        Args:
+            batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
+            shuffle: whether the order is random. Default: False, the order of the files.
+            seed: seed of the order, at least 0. Default: 0.
+            threads: number of threads that decode rows ahead. Default: None, the number of cores.
+            buffer_rows: rows that are permuted together, about. Memory has about three times as
+                many rows. Default: 262,144.
+
+        Returns:
+            A source of batches, resumable in the middle of a pass, which workers can divide.
+
+        Raises:
+            ValueError: an argument is out of range.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mindspore_rec.data import read
+            >>> batches = read(pd.DataFrame({"user": range(5)})).batches(2, shuffle=True, seed=1)
+            >>> passes = [[batch["user"].to_pylist() for batch in batches] for _ in range(2)]
+            >>> passes[0] != passes[1], sorted(sum(passes[0], []))
+            (True, [0, 1, 2, 3, 4])
+        """
+        check_int("batch_size", batch_size, 1, 2**31 - 1)
+        check_int("seed", seed, 0, 2**63 - 1)
+        check_int("buffer_rows", buffer_rows, 1, 2**40)
+        number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
+        order = Order(bool(shuffle), seed if shuffle else 0, buffer_rows if shuffle else 0)
+        return ArrowBatches(self._selection, batch_size, order, number)
+
+    def _view(self, **changes: Any) -> Rows:
+        return Rows(replace(self._selection, **changes), self._threads)
+
+
+def _whole(shares: Sequence[float]) -> list[float]:
+    """Return shares that add up to 1."""
+    if not shares:
+        raise ValueError("split needs at least one share, such as split(0.8)")
+    given = [
+        check_number("each share", each, low=0, high=1, low_open=True, high_open=True)
+        for each in shares
+    ]
+    total = sum(given)
+    if total > 1 + 1e-9:
+        raise ValueError(f"shares must add up to at most 1, got {list(shares)}")
+    return given if total > 1 - 1e-9 else [*given, 1 - total]
+
+
+def _in_order(selection: Selection, threads: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all parts in order."""
+    parts = selection.parts()
+    reading = Reading(
+        [(each,) for each in range(len(parts))],
+        lambda each: selection.data.fetch(parts[each]),
+        lambda each, fetched: selection.read(parts[each], fetched),
+        lambda each: selection.data.sequential(parts[each].file),
+        lambda window, rows: None,
+        threads,
+    )
+    for slab in read_items(reading, [Item(each) for each in range(len(parts))], 0, 0):
+        yield slab.rows
+    selection.data.bad.check()

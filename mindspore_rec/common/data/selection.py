@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selection: the columns and rows of a source that a view has, read part by part."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+
+from mindspore_rec.common.columns.arrow_columns import one_array
+from mindspore_rec.common.columns.labels import positive_rows
+from mindspore_rec.common.data.bad_rows import BadRow, shortened
+from mindspore_rec.common.data.data_parts import DataParts, FilePart
+from mindspore_rec.common.data.places import PlaceShare, place_shares
+from mindspore_rec.common.data.settings import Sample
+
+__all__ = ["Selection"]
+
+_SAMPLE_SALT = 1 << 32
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Columns and rows of a source.
+
+    Args:
+        data: the source.
+        schema: `Schema` of the columns. Default: None.
+        columns: names of the columns. Default: None, all of them.
+        where: filter on the values as they are stored. Default: None.
+        shares: rows that are chosen by their place.
+        sample: thinned negatives. Default: None.
+    """
+
+    data: DataParts
+    schema: Any = None
+    columns: tuple[str, ...] | None = None
+    where: pc.Expression | None = None
+    shares: tuple[PlaceShare, ...] = ()
+    sample: Sample | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of the batches."""
+        names = self.stored_names
+        return [*names, self.weight] if self.weight and self.weight not in names else names
+
+    @property
+    def stored_names(self) -> list[str]:
+        """Names of the columns that are read to be in the batches."""
+        return list(self.data.schema.names if self.columns is None else self.columns)
+
+    @property
+    def weight(self) -> str | None:
+        """Name of the column with the weights of thinned rows."""
+        if self.sample is None:
+            return None
+        column = getattr(self.schema, "weight", None)
+        return self.sample.weight or getattr(column, "name", None) or "weight"
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the labels by which rows are thinned."""
+        assert self.sample is not None
+        if self.sample.label is not None:
+            names = [self.sample.label]
+        else:
+            names = [each.name for each in getattr(self.schema, "labels", ())]
+        if not names:
+            raise ValueError("sample must name its label without a schema: Sample(..., label=)")
+        for name in names:
+            if name not in self.data.schema.names:
+                raise ValueError(f"sample: {self.data.source} has no column {name!r}")
+        return names
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Names and types of the columns of the batches."""
+        names = self._needed()
+        empty = pa.schema([self.data.schema.field(each) for each in names]).empty_table()
+        return self._finished(empty, None, None).schema
+
+    @property
+    def keeps_all(self) -> bool:
+        """True if no row is left out."""
+        return self.where is None and not self.shares and self.sample is None
+
+    def parts(self) -> list[FilePart]:
+        """Return the parts that may have rows."""
+        self.data.check_columns(self._needed())
+        return self.data.parts if self.where is None else self.data.matching(self.where)
+
+    def read(self, which: FilePart, fetched: Any) -> pa.RecordBatch:
+        """Return the rows of a part as one record batch."""
+        return self._read(which, fetched, self._needed())
+
+    def count(self, which: FilePart) -> int:
+        """Return the number of rows of a part."""
+        if self.keeps_all and which.part.rows is not None:
+            return which.part.rows
+        needed = self._mask_names()
+        table = self.data.decode(which, self.data.fetch(which), needed)
+        mask = self._mask(table, which)
+        return table.num_rows if mask is None else int(np.count_nonzero(mask))
+
+    def why_empty(self) -> str:
+        """Return why there may be no rows, worded to follow "has no rows"."""
+        if self.where is not None:
+            return f" for which the filter {self.where} is true"
+        return " in this part of a split" if self.shares else ""
+
+    def digest(self) -> str:
+        """Return a digest of what the order of the rows follows from."""
+        parts = [tuple(each.part) for each in self.parts()]
+        sample = None if self.sample is None else (self.sample.negatives, self.sample.seed)
+        told = (self.data.sizes, parts, str(self.where), self.shares, sample)
+        return hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+
+    def _needed(self) -> list[str]:
+        return list(dict.fromkeys([*self.stored_names, *self._mask_names()]))
+
+    def _mask_names(self) -> list[str]:
+        names = [] if self.sample is None else self.labels
+        if self.where is not None:
+            # An expression does not list its columns; a name that is no column only costs time.
+            text = str(self.where)
+            names += [each for each in self.data.schema.names if each in text]
+        return names
+
+    def _read(self, which: FilePart, fetched: Any, needed: Sequence[str]) -> pa.RecordBatch:
+        table = self.data.decode(which, fetched, needed)
+        mask = self._mask(table, which)
+        return self._finished(table, which, mask)
+
+    def _mask(self, table: pa.Table, which: FilePart) -> np.ndarray | None:
+        """Return which rows are kept; None if all are."""
+        rows, file, place = table.num_rows, which.file, which.part.place
+        mask = np.ones(rows, bool)
+        for share in self.shares:
+            mask &= share.mask(file, place, rows)
+        if self.sample is not None:
+            drawn = place_shares(self.sample.seed, _SAMPLE_SALT, file, place, rows)
+            mask &= (drawn < self.sample.negatives) | self._positive(table)
+        if self.where is not None:
+            mask &= _mask_of(table, self.where, self.data.source)
+        return None if mask.all() else mask
+
+    def _positive(self, table: pa.Table) -> np.ndarray:
+        """Return which rows have the label 1, of several labels at least one."""
+        assert self.sample is not None
+        names = self.labels
+        columns = [one_array(table.column(each)) for each in names]
+        if self.sample.label is None:
+            made: np.ndarray = self.schema.positives_of(
+                pa.RecordBatch.from_arrays(columns, names=names)
+            )
+            return made
+        positive = positive_rows(names[0], columns[0], None)
+        return positive.fill_null(True).to_numpy(zero_copy_only=False)
+
+    def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> pa.RecordBatch:
+        """Return the rows that a mask keeps, with the columns of the batches."""
+        if mask is not None:
+            table = table.filter(pa.array(mask))
+        names = self.stored_names
+        columns = {name: one_array(table.column(name)) for name in names}
+        if self.sample is not None and self.weight is not None:
+            share = np.float32(1 / self.sample.negatives)
+            weights = np.where(self._positive(table), np.float32(1), share)
+            if self.weight in columns:
+                weights = weights * columns[self.weight].to_numpy(zero_copy_only=False)
+            columns[self.weight] = pa.array(weights.astype(np.float32))
+        rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        if self.schema is None or which is None or not rows.num_rows:
+            return rows
+        return self._without_faults(rows, which, mask)
+
+    def _without_faults(self, rows: pa.RecordBatch, which: FilePart, mask: Any) -> pa.RecordBatch:
+        """Return the rows whose values the schema's columns can have, and count the others."""
+        file = self.data.opened[which.file]
+        total = rows.num_rows
+        places = np.arange(total) if mask is None else np.flatnonzero(mask)
+        bad = []
+        try:
+            while faults := self.schema.faults(rows):
+                fault = faults[0]
+                first = file.first_row(which.part.number)
+                for each in fault.rows:
+                    row = first + int(places[each])
+                    reason = replace(fault, value=rows.column(fault.column)[int(each)].as_py())
+                    if not self.data.bad.settings.most_share:
+                        raise ValueError(reason.sentence(row))
+                    value = shortened(str(reason.value).encode())
+                    bad.append(BadRow(file.name, f"row {row}", reason.sentence(row), value))
+                kept = np.ones(rows.num_rows, bool)
+                kept[fault.rows] = False
+                rows, places = rows.filter(pa.array(kept)), places[kept]
+        except ValueError as error:
+            raise ValueError(f"{file.name}: {error}") from error
+        counted = 0 if which.part.rows is None else total  # text_rows.py has counted the others
+        self.data.bad.add((file.name, which.part.number, "faults"), counted, bad)
+        return rows
+
+
+def _mask_of(table: pa.Table, where: pc.Expression, source: str) -> np.ndarray:
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([where], ["mask"])),
+        ]
+    )
+    try:
+        column = plan.to_table(use_threads=False).column(0)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        shown = " ".join(str(error).split())
+        raise ValueError(f"the filter {where} does not fit {source}: {shown}") from error
+    if not pa.types.is_boolean(column.type):
+        raise ValueError(f"a filter must be true or false for each row, got {column.type}: {where}")
+    return one_array(column).fill_null(False).to_numpy(zero_copy_only=False)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the readers: how text files are written, bad rows, thinned negatives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mindspore_rec.common.checks import check_int, check_number
+
+__all__ = ["BadRows", "CsvFormat", "JsonLinesFormat", "Sample"]
+
+_WIDE_ENCODINGS = ("utf16", "utf32", "ucs2", "ucs4")
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How the text files are written that `read` reads as CSV.
+
+    Args:
+        separator: one character between values. Default: None, a tab in files ``*.tsv``, else the
+            one of comma, semicolon, tab and bar that the header has most of.
+        quote: character around values with separators; a quote in a value is written twice.
+            Default: ``"``. An empty text turns quoting off.
+        names: names of the columns, for files without a header. Default: None, the first line of
+            each file is its header.
+        encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
+        decimal: decimal point of numbers, one character. Default: ``"."``.
+        missing: texts that stand for a missing value. Default: the empty text, ``NA``, ``NaN``,
+            ``null`` and others that pyarrow takes for missing.
+        types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types that
+            fit the first 4 MiB of the first file.
+        newlines_in_values: whether a quoted value may have line breaks. Default: False, which reads
+            faster.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> CsvFormat(separator=";", decimal=",").separator
+        ';'
+    """
+
+    separator: str | None = None
+    quote: str = '"'
+    names: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    decimal: str = "."
+    missing: tuple[str, ...] | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
+    newlines_in_values: bool = False
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and len(self.separator) != 1:
+            raise ValueError(f"separator must be one character, got {self.separator!r}")
+        if len(self.decimal) != 1:
+            raise ValueError(f"decimal must be one character, got {self.decimal!r}")
+        if len(self.quote) > 1:
+            raise ValueError(f"quote must be one character or '', got {self.quote!r}")
+        _check_encoding(self.encoding)
+
+
+@dataclass(frozen=True)
+class JsonLinesFormat:
+    """How the text files are written that `read` reads as JSON lines: one object a line.
+
+    Args:
+        types: Arrow types by column name. Default: the types that fit the first 4 MiB of the first
+            file.
+        encoding: encoding of the text. Default: ``"utf-8"``.
+
+    Example:
+        >>> JsonLinesFormat().encoding
+        'utf-8'
+    """
+
+    types: Mapping[str, Any] = field(default_factory=dict)
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        _check_encoding(self.encoding)
+
+
+def _check_encoding(encoding: str) -> None:
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise ValueError(f"encoding must be known to Python, got {encoding!r}") from None
+    if encoding.lower().replace("-", "").replace("_", "").startswith(_WIDE_ENCODINGS):
+        raise ValueError(
+            f"encoding must write a line break as one byte, got {encoding!r}: write the file as "
+            "UTF-8"
+        )
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """What `read` does with a row that cannot be read.
+
+    A row cannot be read if it has too many or too few values, a value that is not of the column's
+    type, or a value that the schema's column cannot have. `Rows.report` returns the number of bad
+    rows, and the first of them with file, place and reason.
+
+    Args:
+        most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row is an error.
+            The share is checked after every 100,000 rows, and at the end of a pass.
+        keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
+            `reason` and `text`. Default: None, they are only counted.
+
+    Raises:
+        ValueError: `most_share` is out of range.
+
+    Example:
+        >>> BadRows(most_share=0.01).most_share
+        0.01
+    """
+
+    most_share: float = 0.0
+    keep: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_number("most_share", self.most_share, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Thinned rows: all rows with label 1, and a share of the rows with label 0.
+
+    Whether a row is kept follows from `seed` and the row's place in its file, and not from batch
+    size, order, threads or workers. Kept negatives get the weight ``1 / negatives``, so the
+    weighted mean of the labels is the mean of the whole file.
+
+    Args:
+        negatives: share of the rows with label 0 that are kept, in (0, 1].
+        seed: seed of the choice, at least 0. Default: 0.
+        label: name of the label's column, which is 0 or 1. Default: None, the labels of the
+            schema; a row is negative if all of them are.
+        weight: name of the column with the weights. Default: None, the weight column of the
+            schema, else ``"weight"``. If the data have the column, its values are multiplied.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> Sample(negatives=0.1).negatives
+        0.1
+    """
+
+    negatives: float
+    seed: int = 0
+    label: str | None = None
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        check_number("negatives", self.negatives, low=0, high=1, low_open=True)
+        check_int("seed", self.seed, 0, 2**63 - 1)

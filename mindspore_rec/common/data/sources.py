@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the files of a source: paths, globs, folders with hive partitions, URIs, file systems."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+__all__ = ["DataFile", "find_files", "is_frame", "partition_types"]
+
+_FORMATS = {
+    "parquet": "parquet",
+    "pq": "parquet",
+    "parq": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "arrow": "ipc",
+    "arrows": "ipc",
+    "feather": "ipc",
+    "ipc": "ipc",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "json": "jsonl",
+}
+_CODECS = {"gz": "gzip", "zst": "zstd", "zstd": "zstd", "bz2": "bz2", "lz4": "lz4"}
+_MAGIC = {b"PAR1": "parquet", b"ARRO": "ipc"}
+_URI = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+(://|::)")
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a source.
+
+    Args:
+        name: the file as messages name it.
+        path: its path in `filesystem`.
+        filesystem: where it is.
+        size: its bytes.
+        format: "parquet", "csv", "ipc" or "jsonl".
+        codec: name of its compression. Default: None.
+        partition: texts of the hive partitions in its path, by name.
+    """
+
+    name: str
+    path: str
+    filesystem: pafs.FileSystem
+    size: int
+    format: str
+    codec: str | None = None
+    partition: dict[str, str | None] = field(default_factory=dict)
+
+    def open(self) -> pa.NativeFile:
+        """Open the file for random access."""
+        return self.filesystem.open_input_file(self.path)
+
+    def stream(self) -> pa.NativeFile:
+        """Open the file's decompressed bytes from the beginning."""
+        return self.filesystem.open_input_stream(self.path, compression=self.codec)
+
+
+def is_frame(source: Any) -> bool:
+    """Return True for rows in memory: a data frame, or an object of Arrow's C interface."""
+    return hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "DataFrame"
+
+
+def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFile]:
+    """Return the files of paths, globs, folders or URIs; those of one folder or glob are sorted.
+
+    Args:
+        source: a path, glob, folder or URI, or a sequence of them.
+        format: name of the format. Default: None, by the endings of the files' names.
+        filesystem: file system of pyarrow or fsspec. Default: None, by the URI, else local.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        TypeError, ValueError: the source is something else, or a file's format is not known.
+    """
+    each_source = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(each_source, Sequence) or not all(
+        isinstance(each, (str, os.PathLike)) for each in each_source
+    ):
+        raise TypeError(
+            "source must be a path, a list of paths, or a data frame with __arrow_c_stream__, got "
+            f"{type(source).__name__}"
+        )
+    if not each_source:
+        raise ValueError("source must have at least one path, got an empty list")
+    found = []
+    for each in each_source:
+        found += _files_of(os.fspath(each), format, filesystem)
+    kinds = {each.format: each.name for each in reversed(found)}
+    if len(kinds) > 1:
+        (one, first), (other, second) = list(kinds.items())[:2]
+        raise ValueError(
+            f"all files must have one format, got {one} in {first} and {other} in {second}: name "
+            "the files of one format, as in 'folder/*.parquet'"
+        )
+    names = {tuple(sorted(each.partition)) for each in found}
+    if len(names) > 1:
+        shown = " and ".join(str(list(each)) for each in sorted(names)[:2])
+        raise ValueError(f"all files of {source} must have the same partitions, got {shown}")
+    return found
+
+
+def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
+    system, path, prefix = _system_of(text, filesystem)
+    # A file whose name has a wildcard's characters is that file.
+    info = system.get_file_info([path])[0]
+    if info.type == pafs.FileType.NotFound and _WILD.search(path):
+        base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+        listed = _listed(system, base or ("/" if path.startswith("/") else "."))
+        wanted = _glob(path)
+        infos = [each for each in listed if wanted.match(_plain(each.path))]
+        if not infos:
+            raise FileNotFoundError(f"no file matches {text}")
+    elif info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(f"there is no file or folder {text}")
+    elif info.type == pafs.FileType.Directory:
+        base = path
+        infos = [each for each in _listed(system, path) if not _hidden(each.path, path)]
+        if format is None:
+            infos = [each for each in infos if _format_of(each.path)[0]] or infos
+        if not infos:
+            raise FileNotFoundError(f"there is no file in the folder {text}")
+    else:
+        base, infos = path.rpartition("/")[0], [info]
+    made = []
+    for each in sorted(infos, key=lambda one: one.path):
+        name = prefix + each.path
+        if each.size == 0:
+            raise ValueError(f"{name} is empty: it has 0 bytes")
+        kind, codec = _format_of(each.path)
+        kind = format or kind or _sniffed(system, each.path, name)
+        if codec and kind == "parquet":
+            codec = None  # Parquet files compress their own pages
+        made.append(
+            DataFile(name, each.path, system, each.size or 0, kind, codec, _hive(each.path, base))
+        )
+    return made
+
+
+def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
+    """Return the file system, the path in it, and what messages write before the path."""
+    if filesystem is not None:
+        if isinstance(filesystem, pafs.FileSystem):
+            return filesystem, _without_scheme(text), ""
+        if not hasattr(filesystem, "_open"):
+            raise TypeError(
+                "filesystem must be a file system of pyarrow.fs or fsspec, got "
+                f"{type(filesystem).__name__}"
+            )
+        system = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+        return system, filesystem._strip_protocol(text), ""
+    if not _URI.match(text):
+        return pafs.LocalFileSystem(), os.path.expanduser(text).rstrip("/") or "/", ""
+    head, mark, options = text.partition("?")
+    # A glob has question marks too; options of a URI have the form name=value.
+    if not re.fullmatch(r"[\w]+=[^/]*", options):
+        head, mark, options = text, "", ""
+    wild = _WILD.search(head)
+    whole = head[: wild.start()].rpartition("/")[0] if wild else head
+    scheme = text.partition("://")[0]
+    try:
+        system, path = pafs.FileSystem.from_uri(whole + mark + options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return _fsspec_of(text, scheme, error)
+    if wild:
+        path = f"{path.rstrip('/')}{head[len(whole) :]}"
+    return system, path.rstrip("/"), "" if scheme == "file" else f"{scheme}://"
+
+
+def _fsspec_of(text: str, scheme: str, error: Exception) -> tuple[pafs.FileSystem, str, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise ValueError(
+            f"{text}: pyarrow has no file system for {scheme}://, and fsspec is not installed: "
+            "pip install fsspec"
+        ) from error
+    try:
+        system, path = url_to_fs(text)
+    except (ImportError, ValueError) as other:
+        raise ValueError(f"{text} cannot be opened: {other}") from other
+    return pafs.PyFileSystem(pafs.FSSpecHandler(system)), path, f"{scheme}://"
+
+
+def _without_scheme(text: str) -> str:
+    return text.partition("://")[2] if _URI.match(text) else text
+
+
+def _listed(system: pafs.FileSystem, base: str) -> list[pafs.FileInfo]:
+    found = system.get_file_info(pafs.FileSelector(base, allow_not_found=True, recursive=True))
+    return [each for each in found if each.type == pafs.FileType.File]
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./")
+
+
+def _hidden(path: str, base: str) -> bool:
+    inside = path[len(base) :].lstrip("/").split("/")
+    return any(each.startswith(("_", ".")) for each in inside if "=" not in each)
+
+
+def _glob(path: str) -> re.Pattern[str]:
+    """Return the pattern of a glob: * and ? stay in a folder, ** does not."""
+    made, at, path = "", 0, _plain(path)
+    while at < len(path):
+        if path.startswith("**/", at):
+            made, at = made + "(?:.*/)?", at + 3
+        elif path.startswith("**", at):
+            made, at = made + ".*", at + 2
+        elif path[at] == "[" and "]" in path[at + 1 :]:
+            end = path.index("]", at + 1)
+            inside = path[at + 1 : end].replace("\\", "\\\\")
+            made += f"[{'^' + inside[1:] if inside.startswith('!') else inside}]"
+            at = end + 1
+        else:
+            made += {"*": "[^/]*", "?": "[^/]"}.get(path[at], re.escape(path[at]))
+            at += 1
+    return re.compile(made + r"\Z")
+
+
+def _format_of(path: str) -> tuple[str | None, str | None]:
+    endings = path.rpartition("/")[2].lower().split(".")[1:]
+    codec = _CODECS.get(endings[-1]) if endings else None
+    if codec:
+        endings = endings[:-1]
+    return (_FORMATS.get(endings[-1]) if endings else None), codec
+
+
+def _sniffed(system: pafs.FileSystem, path: str, name: str) -> str:
+    with system.open_input_stream(path) as file:
+        kind = _MAGIC.get(file.read(4))
+    if kind is None:
+        raise ValueError(
+            f"the format of {name} is not known by its name: say format='parquet', 'csv', 'jsonl' "
+            "or 'ipc'"
+        )
+    return kind
+
+
+def _hive(path: str, base: str) -> dict[str, str | None]:
+    """Return the partitions of a path below its base, as of ``day=3/part.parquet``."""
+    found: dict[str, str | None] = {}
+    for each in path[len(base) :].split("/")[:-1] if path.startswith(base) else ():
+        name, equals, value = each.partition("=")
+        if equals:
+            text = unquote(value)
+            found[unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
+    return found
+
+
+def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
+    """Return the types of the partitions: int64 if all their values are integers, else string."""
+    types: dict[str, pa.DataType] = {}
+    for name in files[0].partition if files else ():
+        values = [each.partition[name] for each in files if each.partition[name] is not None]
+        whole = all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", str(value)) for value in values)
+        types[name] = pa.int64() if whole and values else pa.string()
+    return types

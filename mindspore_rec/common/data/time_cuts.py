@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times at which rows are cut by share, from one pass over the time column in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.columns.arrow_columns import is_text
+
+__all__ = ["TimeCounts", "time_expression", "time_filters"]
+
+_MOST_COUNTS = 1 << 20
+
+
+class TimeCounts:
+    """Number of rows by time; times that are close share a count when there are too many.
+
+    Args:
+        most: number of counts that are kept.
+    """
+
+    def __init__(self, most: int = _MOST_COUNTS) -> None:
+        self._most = most
+        self._shift = 0
+        self._times = np.zeros(0, np.int64)
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, times: np.ndarray) -> None:
+        """Count times, int64 ``[N]``."""
+        found, counts = np.unique(times >> self._shift, return_counts=True)
+        self._merge(np.concatenate([self._times, found]), np.concatenate([self._counts, counts]))
+        while len(self._times) > self._most:
+            self._shift += 1
+            self._merge(self._times >> 1, self._counts)
+
+    def cuts(self, shares: Sequence[float]) -> list[int]:
+        """Return the time before which each cumulative share of the rows is, as nearly as it goes.
+
+        Rows of one time stay together.
+        """
+        ends = np.cumsum(self._counts)
+        cuts = []
+        for share in shares:
+            wanted = share * (ends[-1] if len(ends) else 0)
+            after = int(np.argmin(np.abs(ends - wanted)))
+            cuts.append(int((self._times[after] + 1) << self._shift))
+        return cuts
+
+    def _merge(self, times: np.ndarray, counts: np.ndarray) -> None:
+        self._times, where = np.unique(times, return_inverse=True)
+        self._counts = np.bincount(where, counts, len(self._times)).astype(np.int64)
+
+
+def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expression:
+    """Return the expression of a time column as a number or timestamp."""
+    field = pc.field(name)
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not is_text(plain):
+        return field
+    if pa.types.is_dictionary(kind):
+        field = field.cast(plain)
+    if format not in (None, "iso"):
+        return pc.strptime(field, format=format, unit="us")
+    return field.cast(pa.timestamp("us"))
+
+
+def as_numbers(times: pa.Array) -> np.ndarray:
+    """Return known times as int64 in their order."""
+    kind = times.type
+    known = times.drop_null()
+    if pa.types.is_floating(kind):
+        values = known.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.floor(values[~np.isnan(values)]).astype(np.int64)
+    if pa.types.is_date32(kind):
+        known = known.cast(pa.int32())
+    return known.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def as_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
+    """Return a number of `as_numbers` as a value of the column's type."""
+    if pa.types.is_floating(kind):
+        return pa.scalar(float(number), kind)
+    if pa.types.is_temporal(kind):
+        return pa.scalar(number, pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)
+    return pa.scalar(number, kind)
+
+
+def time_filters(
+    times: Iterable[pa.Array], expression: pc.Expression, shares: Sequence[float], name: str
+) -> list[pc.Expression]:
+    """Return one filter for each share of the rows in the order of time.
+
+    Args:
+        times: the times of all rows, in arrays.
+        expression: the time of a row.
+        shares: the shares; they add up to 1.
+        name: name of the column.
+
+    Raises:
+        ValueError: there are no times, or too few distinct times for the shares.
+    """
+    counts, kind = TimeCounts(), None
+    for column in times:
+        kind = column.type
+        if not (
+            pa.types.is_temporal(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        ):
+            raise ValueError(f"column {name!r} must have times, got the type {kind}")
+        counts.add(as_numbers(column))
+    if kind is None or not len(counts._times):
+        raise ValueError(f"column {name!r} has no times, by which the rows could be split")
+    numbers = counts.cuts(np.cumsum(shares)[:-1].tolist())
+    last = int((counts._times[-1] + 1) << counts._shift)
+    if any(high <= low for low, high in zip(numbers, [*numbers[1:], last], strict=True)):
+        raise ValueError(
+            f"column {name!r} has too few distinct times ({len(counts._times)}) for the shares "
+            f"{[round(float(each), 6) for each in shares]}: rows of one time stay together; split "
+            "by rows with split() instead"
+        )
+    ends = [as_scalar(each, kind) for each in numbers]
+    # A row without a time is in the first part.
+    made = [(expression < ends[0]) | expression.is_null(nan_is_null=True)] if ends else []
+    made += [
+        (expression >= low) & (expression < high) for low, high in zip(ends, ends[1:], strict=False)
+    ]
+    return [*made, expression >= ends[-1]] if ends else [pc.scalar(True)]
+
+
+def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
+    """Return a time column as numbers or timestamps, as `time_expression` reads it.
+
+    Raises:
+        ValueError: a text is no time.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not is_text(values.type):
+        return values
+    try:
+        if format not in (None, "iso"):
+            return pc.strptime(values, format=format, unit="us")
+        return values.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid as error:
+        shown = " ".join(str(error).split())
+        raise ValueError(
+            f"column {name!r} has a text that is no time: {shown}; name the format in the schema, "
+            "as in format='%d.%m.%Y', or call split() instead"
+        ) from error

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers: rows of Parquet, CSV, Arrow, JSON lines and data frames, as batches for training.
+
+`read` returns the rows of files, folders, globs, S3 buckets or data frames. `Rows` are split,
+filtered and thinned without being read. `Rows.batches` yields rows shuffled, divided among workers,
+and resumable in the middle of a pass.
+"""
+
+from typing import TYPE_CHECKING
+
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.common.data.bad_rows import (
+        BadRow as BadRow,
+        BadRowReport as BadRowReport,
+    )
+    from mindspore_rec.common.data.batches import ArrowBatches as ArrowBatches
+    from mindspore_rec.common.data.read import read as read
+    from mindspore_rec.common.data.rows import Rows as Rows
+    from mindspore_rec.common.data.settings import (
+        BadRows as BadRows,
+        CsvFormat as CsvFormat,
+        JsonLinesFormat as JsonLinesFormat,
+        Sample as Sample,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)
