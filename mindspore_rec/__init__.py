@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models on MindSpore, with huge, sparse embedding tables that keep changing.
 
-Most programs need only the names that this package exports. Submodules export further names: whole
-models in `mindspore_rec.models`, blocks of models in `.nn`, optimizers in `.optim`, metrics in
-`.metrics`, callbacks and reports in `.train`, tables and their rules in `.parameter`, streams from
-Kafka in `.stream`, columns and hashing in `.feature`, readers of files in `.data`, tiers in `.cache`, predictors in
-`.serving`.
+Most programs need only the names that this package exports. Submodules export further names:
+readers of files in `mindspore_rec.data`, whole models in `.models`, blocks of models in `.nn`,
+optimizers in `.optim`, metrics in `.metrics`, callbacks and reports in `.train`, tables and their
+rules in `.parameter`, streams from Kafka in `.stream`, columns and hashing in `.feature`, tiers in
+`.cache`, predictors in `.serving`.
 """
 
 from typing import TYPE_CHECKING

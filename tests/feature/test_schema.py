@@ -72,7 +72,7 @@ def test_arrays_of_all_kinds() -> None:
     assert list(arrays) == schema.arrays == ["ids", "numbers", "weight", "label"]
     names = [field.name for field in schema.fields]
     assert names == [
-        "user", "friend", "city", "year", "price.bucket", "tags", "title", "ts.hour"
+        "user", "friend", "city", "year", "price.bucket", "ts.hour", "title", "tags"
     ]  # fmt: skip
     assert arrays["ids"].shape == (6, 6 + 3 + 2) and arrays["numbers"].shape == (6, 3)
     assert arrays["label"].tolist() == [[1, 1], [0, 0]] * 3 and schema.tasks == (

@@ -78,7 +78,7 @@ def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: 
     raw = test.drop(columns=["clicked", "w"])
     answers = model.predict(raw)
     assert answers.shape == (500,) and answers.dtype == np.float32
-    assert AUC_of(test.clicked, answers) == pytest.approx(metrics["auc"], abs=1e-6)
+    assert auc_of(test.clicked, answers) == pytest.approx(metrics["auc"], abs=1e-6)
     # a dict of columns, and the arrays of the network
     np.testing.assert_array_equal(model.predict(raw.to_dict("list")), answers)
     arrays = schema.arrays_of(raw, with_label=False)
@@ -94,7 +94,7 @@ def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: 
     loaded.train(1, rows, progress=False)  # it trains on
 
 
-def AUC_of(label: Any, answers: np.ndarray) -> float:
+def auc_of(label: Any, answers: np.ndarray) -> float:
     metric = AUC()
     metric.update(answers, np.asarray(label))
     return float(metric.eval())
@@ -111,7 +111,8 @@ def test_several_tasks_of_both_kinds(tmp_path: Path) -> None:
     }  # fmt: skip
     assert metrics["auc.clicked"] > 0.9 and metrics["rmse.stay"] < rows.stay.std()
     answers = model.predict(rows)
-    assert answers.shape == (4000, 3) and (answers[:, :2] >= 0).all() and (answers[:, :2] <= 1).all()
+    assert answers.shape == (4000, 3)
+    assert (answers[:, :2] >= 0).all() and (answers[:, :2] <= 1).all()
     error = np.sqrt(np.mean((answers[:, 2] - rows.stay) ** 2))
     assert error == pytest.approx(metrics["rmse.stay"], rel=1e-5)
     model.save(tmp_path / "saved")
@@ -145,7 +146,7 @@ def test_weights_count_rows() -> None:
     model = RecModel(models.LogisticRegression(schema, name="schema.weights"))
     model.train(8, rows, progress=False)
     rome = rows[rows.city == "Rome"]
-    assert AUC_of(rome.clicked, model.predict(rome)) > 0.9
+    assert auc_of(rome.clicked, model.predict(rome)) > 0.9
 
 
 def test_event_time_evicts_rows() -> None:
@@ -155,8 +156,6 @@ def test_event_time_evicts_rows() -> None:
     schema = Schema([*BASE, CLICK], embedding_dim=8)
     network = models.DCN(schema, hidden=(8,), name="schema.time")
     model = RecModel(network)
-    ordered = model.batches(rows, 100)
-    ordered.source.order  # a source of shuffled rows
     for day in range(0, 1000, 100):
         model.train(1, rows[day : day + 100], progress=False)
     users = [table for table in tables_of(network) if table.config.eviction is not None]
@@ -171,8 +170,7 @@ def test_training_goes_on_in_the_middle_of_a_pass(tmp_path: Path) -> None:
             network = models.WideDeep(schema, hidden=(8,), name="schema.resume", seed=5)
             model = RecModel(network)
             batches = model.batches(clicks(), 256)
-            settings = {"states": model.states, "publication": model.publication}
-            saves = RecCheckpoint(path, every_steps=10_000, **settings)
+            saves = RecCheckpoint(path, every_steps=10_000, states=model.states)
             saves.restore(model, batches)
             model.train(2, batches, saves, max_steps=most, progress=False)
         return model.predict(clicks(100, seed=2))
@@ -180,7 +178,6 @@ def test_training_goes_on_in_the_middle_of_a_pass(tmp_path: Path) -> None:
     whole = trained([25], tmp_path / "whole")
     parts = trained([7, 18], tmp_path / "parts")
     np.testing.assert_array_equal(whole, parts)
-    np.testing.assert_array_equal(load(tmp_path / "parts").predict(clicks(100, seed=2)), whole)
 
 
 def test_what_is_refused() -> None:
@@ -199,7 +196,7 @@ def test_what_is_refused() -> None:
         model.eval(clicks(), progress=False)
     with pytest.raises(ValueError, match="'price'.*'abc'"):
         model.train(1, clicks(100).assign(price="abc"), progress=False)
-    with pytest.raises(ValueError, match="must have a column 'city'"):
+    with pytest.raises(ValueError, match="no column .city."):
         model.train(1, clicks(100).drop(columns="city"), progress=False)
     with pytest.raises(ValueError, match="'clicked'.*0 or 1"):
         model.train(1, clicks(100).assign(clicked=3), progress=False)

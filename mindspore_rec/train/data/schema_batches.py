@@ -100,5 +100,3 @@ class SchemaBatches(BatchWrapper):
     def reads_on(self) -> bool:
         """False: batches that were read ahead are lost when the iteration ends."""
         return False
-
-

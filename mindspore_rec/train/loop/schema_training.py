@@ -13,7 +13,8 @@ from mindspore import Tensor, nn
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batches import ArrowBatches
-from mindspore_rec.common.data.rows import Rows, read
+from mindspore_rec.common.data.read import read
+from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.train.data.schema_batches import SchemaBatches
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLoss, SchemaLossCell
@@ -97,7 +98,7 @@ class SchemaTraining:
         """
         rows, source = data, data
         if isinstance(data, ArrowBatches):
-            rows = data.rows
+            rows = Rows(data.selection)
         elif is_raw(data):
             rows = data if isinstance(data, Rows) else read(data, self.schema)
             self._check_schema(rows, argument)
@@ -153,7 +154,8 @@ class SchemaTraining:
 
 def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
     if isinstance(data, Rows):
-        for batch in data.batches(_EVAL_BATCH).read():
+        names = [column.name for column in schema.features]
+        for batch in data.select(names).batches(_EVAL_BATCH).read():
             yield batch.plain
         return
     rows = to_record_batch(data if isinstance(data, Mapping) else _table_of(data))

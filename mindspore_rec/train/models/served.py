@@ -43,7 +43,7 @@ class Served(nn.Cell):
         binary = np.array([[label.binary for label in schema.labels]])
         self.all_binary, self.none_binary = bool(binary.all()), not binary.any()
         self.binary = Tensor(binary.astype(np.float32), ms.float32)
-        keys = schema.fields[-1].stop
+        keys = max(field.stop for field in schema.fields)
         inputs = [Tensor(shape=[None, keys], dtype=ms.int64)]
         if schema.numbers:
             inputs.append(Tensor(shape=[None, len(schema.numbers)], dtype=ms.float32))
