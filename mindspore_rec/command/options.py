@@ -130,6 +130,12 @@ def _add_train(commands: Any) -> None:
     made.add_argument("--seed", type=int, help="seed, instead of the YAML's")
     made.add_argument("--max-steps", type=_least_one, metavar="N", help="end after N steps")
     made.add_argument(
+        "--idle-seconds",
+        type=float,
+        metavar="S",
+        help="end if the topic has had no new row for S seconds; default: train until Ctrl-C",
+    )
+    made.add_argument(
         "--resume", action="store_true", help="continue a training that was interrupted"
     )
     made.add_argument("--overwrite", action="store_true", help="replace an earlier training")

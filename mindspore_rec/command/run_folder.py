@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
+
+from mindspore_rec.common.parallel.group import worker_group
 
 __all__ = ["RunFolder", "read_json", "write_json"]
 
@@ -45,6 +48,12 @@ class RunFolder:
     def events(self) -> Path:
         """Events for TensorBoard."""
         return self.path / "events"
+
+    def events_if_possible(self) -> Path | None:
+        """Return the directory of events; None without tensorboardX, or on a further worker."""
+        if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
+            return None
+        return self.events
 
     @property
     def report(self) -> Path:

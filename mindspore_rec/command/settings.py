@@ -36,10 +36,23 @@ class KafkaSettings:
     Args:
         servers: addresses of brokers, as in 'localhost:9092'.
         topic: name of the topic.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
+            Default: 'arrow'.
+        types: Arrow type of each column, as in `{user: string, price: float64}`. Needed for 'json'
+            and 'tsv'.
+        sample: file with rows, from which the scales of numbers learn before the training. Needed
+            if there are numbers.
     """
 
     servers: str
     topic: str
+    format: Literal["arrow", "json", "tsv"] = "arrow"
+    types: Mapping[str, str] = field(default_factory=dict)
+    sample: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format != "arrow" and not self.types:
+            raise ValueError(f"types must be given for messages of {self.format}")
 
 
 @dataclass(frozen=True)
@@ -268,13 +281,20 @@ def read_settings(path: Path) -> Settings:
     source, split = settings.source, settings.split
     return dataclasses.replace(
         settings,
-        source=source if isinstance(source, KafkaSource) else _beside(folder, source),
+        source=_source_beside(folder, source),
         split=dataclasses.replace(
             split,
             valid=_beside(folder, split.valid),
             test=_beside(folder, split.test),
         ),
     )
+
+
+def _source_beside(folder: Path, source: Any) -> Any:
+    if not isinstance(source, KafkaSource):
+        return _beside(folder, source)
+    sample = _beside(folder, source.kafka.sample)
+    return KafkaSource(dataclasses.replace(source.kafka, sample=sample))
 
 
 def _beside(folder: Path, paths: Any) -> Any:

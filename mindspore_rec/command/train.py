@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import os
 import shutil
 import sys
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> Result:
     if isinstance(settings.source, KafkaSource):
         from mindspore_rec.command.online import train_online
 
-        return train_online(settings, schema, folder, options)
+        return train_online(settings, settings.source.kafka, schema, folder, options)
     if settings.train.workers > 1 and not is_worker:
         code = _launch(settings.train.workers, options)
         if code:
@@ -108,8 +107,7 @@ def _train(
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
     parts = open_parts(settings, schema)
-    events = folder.events if _has_tensorboard() else None
-    place = Place(folder.checkpoints, events, options.resume)
+    place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
     fitted = fit(settings, schema, parts, place, options.max_steps)
     summary = fitted.summary
     if not summary.interrupted:
@@ -123,10 +121,6 @@ def _train(
         write_json(folder.training, training)
     close_tables(fitted.model)
     return training
-
-
-def _has_tensorboard() -> bool:
-    return importlib.util.find_spec("tensorboardX") is not None and worker_group().rank == 0
 
 
 def _finish(
