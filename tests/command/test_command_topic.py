@@ -54,7 +54,7 @@ def send(address: str, topic: str, rows: int) -> None:
     writer = KafkaWriter(address)
     try:
         for start in range(0, rows, 100):
-            writer.send(topic, pack(table.slice(start, 100)))
+            writer.send(topic, None, pack(table.slice(start, 100)))
         writer.flush()
     finally:
         writer.close()
