@@ -28,7 +28,11 @@ example:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code: 0, 1 after wrong input, 130 after Ctrl-C."""
+    """Run the command; return its exit code.
+
+    Codes are 0, 1 after wrong input, 2 for wrong options, 130 after Ctrl-C, and 141 if nobody reads
+    the output any more.
+    """
     parser = argparse.ArgumentParser(
         prog="mindspore-rec",
         description=_DESCRIPTION,
@@ -47,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None and result is not None:
             write_json(options.json, result.figures)
         return 0 if result is None else result.code
+    except BrokenPipeError:  # the reader has ended, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ArithmeticError, ImportError, LookupError, OSError, TypeError, ValueError) as error:
         if options.traceback:
             raise

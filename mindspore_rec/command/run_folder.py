@@ -108,7 +108,7 @@ class RunFolder:
         elif resume:
             if not self.checkpoints.is_dir():
                 raise ValueError(f"{self.path} has no training to resume: leave --resume out")
-        elif self.settings.exists():
+        elif self.checkpoints.is_dir() or self.model.is_dir():
             raise ValueError(
                 f"{self.path} has a training: --resume continues it, --overwrite replaces it, "
                 "--run names another directory"

@@ -173,6 +173,7 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     print("training logistic regression to compare", file=sys.stderr)
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR))
     fitted = fit(linear, schema, parts, Place(), progress=False)
+    assert parts.test is not None
     figures = task_figures(schema, score(fitted.model.predict, schema, parts.test))
     close_tables(fitted.model)
     return figures

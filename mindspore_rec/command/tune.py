@@ -20,9 +20,10 @@ from mindspore_rec.command.settings import (
     read_settings,
 )
 from mindspore_rec.command.text import text_table
-from mindspore_rec.command.tune_space import changed, suggested
+from mindspore_rec.command.tune_space import changed, present, suggested
 from mindspore_rec.command.yaml_text import read_yaml
 from mindspore_rec.common.extras import pip_install
+from mindspore_rec.train.models.registry import settings as model_settings
 
 __all__ = ["run"]
 
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> Result:
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
     )
     finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
+    if not study.get_trials(deepcopy=False):
+        study.enqueue_trial(present(settings, model_settings(settings.model.name)))
     while (done := len(study.get_trials(deepcopy=False, states=finished))) < options.trials:
         study.sampler = optuna.samplers.TPESampler(seed=options.seed + done)
         trial = study.ask()
@@ -65,6 +68,8 @@ def run(options: argparse.Namespace) -> Result:
         print(f"trial {done + 1} of {options.trials}: {shown}, {trial.params}", file=sys.stderr)
     best = study.best_trial
     places = best.user_attrs["places"]
+    if options.epochs is not None:
+        places = {**places, "train.epochs": options.epochs}
     folder.best_settings.write_text(_with_places(options.yaml, places), encoding="utf-8")
     print(f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}")
     print(text_table(["setting", "value"], [[name, str(each)] for name, each in places.items()]))
@@ -76,9 +81,8 @@ def _tried(settings: Settings, trial: Any) -> tuple[float, bool]:
     """Train with the values of a trial; return the best metric, and whether it was pruned."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.callbacks.decision import Decision
-    from mindspore_rec.train.models.registry import settings as model_settings
 
-    places = suggested(trial, list(model_settings(settings.model.name)))
+    places = suggested(trial, settings, model_settings(settings.model.name))
     trial.set_user_attr("places", places)
     tried = changed(settings, places)
     schema = schema_of(tried)

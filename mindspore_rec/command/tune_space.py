@@ -9,9 +9,12 @@ from typing import Any, Protocol
 
 from mindspore_rec.command.settings import ModelSettings, Settings
 
-__all__ = ["Trial", "changed", "suggested"]
+__all__ = ["Trial", "changed", "present", "suggested"]
 
-_HIDDEN = {"64": (64,), "128-64": (128, 64), "256-128": (256, 128), "400-400": (400, 400)}
+_RATES = (3e-4, 3e-2)
+_MOST_DROPOUT = 0.5
+_MOST_LAYERS = 4
+_HIDDEN = ((64,), (128, 64), (256, 128), (400, 400))
 
 
 class Trial(Protocol):
@@ -27,26 +30,58 @@ class Trial(Protocol):
         """Return one of the choices."""
 
 
-def suggested(trial: Trial, arguments: Collection[str]) -> dict[str, Any]:
+def suggested(trial: Trial, settings: Settings, arguments: Collection[str]) -> dict[str, Any]:
     """Return the values of a trial, by their places in the YAML file.
 
     Args:
         trial: the trial.
-        arguments: names of the network's arguments. Only those that it has are tried.
+        settings: settings of the YAML file, whose own values are among the values that are tried.
+        arguments: names of the network's settings. Only those that it has are tried.
     """
+    sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})
+    dims = sorted({4, 8, 16, 32, settings.embedding_dim})
     values: dict[str, Any] = {
-        "train.learning_rate": trial.suggest_float("learning_rate", 3e-4, 3e-2, log=True),
-        "train.batch_size": trial.suggest_categorical("batch_size", (256, 512, 1024, 2048)),
-        "embedding_dim": trial.suggest_categorical("embedding_dim", (4, 8, 16, 32)),
+        "train.learning_rate": trial.suggest_float("learning_rate", *_RATES, log=True),
+        "train.batch_size": trial.suggest_categorical("batch_size", sizes),
+        "embedding_dim": trial.suggest_categorical("embedding_dim", dims),
     }
     if "hidden" in arguments:
-        values["model.hidden"] = list(_HIDDEN[trial.suggest_categorical("hidden", tuple(_HIDDEN))])
+        hidden = _hidden(settings)
+        values["model.hidden"] = list(hidden[trial.suggest_categorical("hidden", list(hidden))])
     if "dropout" in arguments:
-        values["model.dropout"] = trial.suggest_float("dropout", 0.0, 0.4)
-    for name in ("cross_layers", "layers"):
-        if name in arguments:
-            values[f"model.{name}"] = trial.suggest_int(name, 1, 4)
+        values["model.dropout"] = trial.suggest_float("dropout", 0.0, _MOST_DROPOUT)
+    if "layers" in arguments:
+        values["model.layers"] = trial.suggest_int("layers", 1, _MOST_LAYERS)
     return values
+
+
+def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the YAML file, as Optuna's parameters of a first trial.
+
+    Args:
+        settings: settings of the YAML file.
+        defaults: default values of the network's settings.
+    """
+    model = {**defaults, **settings.model.settings}
+    low, high = _RATES
+    values: dict[str, Any] = {
+        "learning_rate": min(max(settings.train.learning_rate, low), high),
+        "batch_size": settings.train.batch_size,
+        "embedding_dim": settings.embedding_dim,
+    }
+    if "hidden" in model:
+        values["hidden"] = "-".join(map(str, model["hidden"]))
+    if "dropout" in model:
+        values["dropout"] = min(model["dropout"], _MOST_DROPOUT)
+    if "layers" in model:
+        values["layers"] = min(max(model["layers"], 1), _MOST_LAYERS)
+    return values
+
+
+def _hidden(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """Return the widths of hidden layers that are tried, by their names."""
+    widths = [*_HIDDEN, tuple(settings.model.settings.get("hidden", _HIDDEN[0]))]
+    return {"-".join(map(str, each)): each for each in widths}
 
 
 def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from mindspore_rec.command.json_schema import object_schema
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
-from mindspore_rec.command.settings import Settings, TrainSettings, settings_of
-from mindspore_rec.command.tune_space import changed, suggested
+from mindspore_rec.command.settings import ModelSettings, Settings, TrainSettings, settings_of
+from mindspore_rec.command.tune_space import changed, present, suggested
 from mindspore_rec.common.metrics import functional
 
 
@@ -151,7 +152,8 @@ def test_the_run_directory_is_protected(tmp_path: Path):
     with pytest.raises(ValueError, match="has no training to resume: leave --resume out"):
         folder.begin(resume=True, overwrite=False)
     folder.begin(resume=False, overwrite=False)
-    folder.settings.write_text("")
+    folder.settings.write_text("")  # of a training that has not begun
+    folder.begin(resume=False, overwrite=False)
     folder.model.mkdir()
     with pytest.raises(ValueError, match="--resume continues it, --overwrite replaces it"):
         folder.begin(resume=False, overwrite=False)
@@ -199,14 +201,30 @@ class FirstChoice:
 
 
 def test_only_settings_of_the_network_are_tried():
-    places = suggested(FirstChoice(), ["hidden", "dropout", "numbers"])
-    assert places["model.hidden"] == [64] and places["model.dropout"] == 0
-    assert "model.layers" not in places
     columns = {"user": "category", "clicked": "label"}
     settings = settings_of({"source": "a.csv", "columns": columns, "model": {"dropout": 0.5}})
+    places = suggested(FirstChoice(), settings, ["hidden", "dropout", "numbers"])
+    assert places["model.hidden"] == [64] and places["model.dropout"] == 0
+    assert "model.layers" not in places
     made = changed(settings, places)
     assert made.model.settings == {"hidden": [64], "dropout": 0.0}
     assert (made.embedding_dim, made.train.batch_size, made.train.epochs) == (4, 256, 3)
+
+
+def test_the_first_trial_has_the_values_of_the_file():
+    optuna = pytest.importorskip("optuna")
+    columns = {"user": "category", "clicked": "label"}
+    own = {
+        "model": {"hidden": [50, 20], "layers": 2},
+        "train": {"batch_size": 100, "learning_rate": 0.01},
+        "embedding_dim": 6,
+    }
+    settings = settings_of({"source": "a.csv", "columns": columns, **own})
+    defaults = {"hidden": (8,), "layers": 1, "dropout": 0.0}
+    trial = optuna.trial.FixedTrial(present(settings, defaults))
+    assert changed(settings, suggested(trial, settings, defaults)) == dataclasses.replace(
+        settings, model=ModelSettings("dcn_v2", {"hidden": [50, 20], "layers": 2, "dropout": 0.0})
+    )
 
 
 # ---- JSON Schema

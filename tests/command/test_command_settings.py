@@ -65,7 +65,7 @@ def test_shares_of_a_split(split, shares):
     assert split.shares() == pytest.approx(shares)
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a typo": ({"trian": {}}, "'trian' is not known: did you mean 'train'?"),
     "a typo inside": ({"train": {"epoch": 1}}, "'train.epoch' is not known: did you mean 'epochs'"),
     "no near key": (
