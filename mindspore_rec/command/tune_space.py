@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from mindspore_rec.command.settings import ModelSettings, Settings
@@ -30,13 +30,13 @@ class Trial(Protocol):
         """Return one of the choices."""
 
 
-def suggested(trial: Trial, settings: Settings, arguments: Collection[str]) -> dict[str, Any]:
+def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a trial, by their places in the YAML file.
 
     Args:
         trial: the trial.
         settings: settings of the YAML file, whose own values are among the values that are tried.
-        arguments: names of the network's settings. Only those that it has are tried.
+        defaults: default values of the network's settings. Only settings that it has are tried.
     """
     sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})
     dims = sorted({4, 8, 16, 32, settings.embedding_dim})
@@ -45,12 +45,12 @@ def suggested(trial: Trial, settings: Settings, arguments: Collection[str]) -> d
         "train.batch_size": trial.suggest_categorical("batch_size", sizes),
         "embedding_dim": trial.suggest_categorical("embedding_dim", dims),
     }
-    if "hidden" in arguments:
-        hidden = _hidden(settings)
+    if "hidden" in defaults:
+        hidden = _hidden({**defaults, **settings.model.settings})
         values["model.hidden"] = list(hidden[trial.suggest_categorical("hidden", list(hidden))])
-    if "dropout" in arguments:
+    if "dropout" in defaults:
         values["model.dropout"] = trial.suggest_float("dropout", 0.0, _MOST_DROPOUT)
-    if "layers" in arguments:
+    if "layers" in defaults:
         values["model.layers"] = trial.suggest_int("layers", 1, _MOST_LAYERS)
     return values
 
@@ -78,9 +78,9 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _hidden(settings: Settings) -> dict[str, tuple[int, ...]]:
+def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return the widths of hidden layers that are tried, by their names."""
-    widths = [*_HIDDEN, tuple(settings.model.settings.get("hidden", _HIDDEN[0]))]
+    widths = [*_HIDDEN, tuple(model["hidden"])]
     return {"-".join(map(str, each)): each for each in widths}
 
 

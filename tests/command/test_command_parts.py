@@ -203,7 +203,9 @@ class FirstChoice:
 def test_only_settings_of_the_network_are_tried():
     columns = {"user": "category", "clicked": "label"}
     settings = settings_of({"source": "a.csv", "columns": columns, "model": {"dropout": 0.5}})
-    places = suggested(FirstChoice(), settings, ["hidden", "dropout", "numbers"])
+    places = suggested(
+        FirstChoice(), settings, {"hidden": (8,), "dropout": 0.0, "numbers": "concat"}
+    )
     assert places["model.hidden"] == [64] and places["model.dropout"] == 0
     assert "model.layers" not in places
     made = changed(settings, places)
