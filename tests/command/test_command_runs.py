@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def test_the_server_answers_raw_columns_like_predict(tmp_path: Path):
     yaml = write_clicks(tmp_path, 1000)
     assert main(["train", str(yaml), "--epochs", "1", "--no-baseline"]) == 0
     rows = pd.read_parquet(tmp_path / "clicks.parquet")[:5].drop(columns="clicked")
+    rows["tags"] = [["new"]] * len(rows)  # a request has lists of one length
     rows.to_parquet(tmp_path / "new.parquet")
     scores = tmp_path / "scores.parquet"
     assert main(["predict", str(yaml), str(tmp_path / "new.parquet"), "-o", str(scores)]) == 0
@@ -97,14 +99,19 @@ def test_the_server_answers_raw_columns_like_predict(tmp_path: Path):
 
 
 def json_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns of rows as JSON values."""
-    records = json.loads(rows.to_json(orient="records", date_format="iso"))
-    return {name: [each[name] for each in records] for name in rows.columns}
+    """Return the columns of rows as JSON values, times in seconds."""
+    made = {name: [each for each in rows[name]] for name in ("user", "item", "price")}
+    made["tags"] = [list(each) for each in rows["tags"]]
+    made["time"] = [each.timestamp() for each in rows["time"]]
+    return made
 
 
 def post(url: str, body: Any) -> Any:
     """Send a request; return the answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()) from error
