@@ -88,11 +88,11 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
     keys = schema.arrays_of(rows, with_label=False)["ids"][:, fields[0].start]
     distinct, first = np.unique(keys, return_index=True)
     values = rows.column(column).take(pa.array(first)).to_pylist()
-    found = nearest(values, model.rows_of(fields[0], distinct), value)
+    neighbours = nearest(values, model.rows_of(fields[0], distinct), value)
     print(f"Nearest to {column} {value} by cosine, of {len(values):,} values")
-    print(text_table([column, "cosine"], [[str(each.value), each.cosine] for each in found]))
-    neighbours = [{"value": _plain(each.value), "cosine": each.cosine} for each in found]
-    return Result({"column": column, "value": value, "nearest": neighbours})
+    print(text_table([column, "cosine"], [[str(each.value), each.cosine] for each in neighbours]))
+    described = [{"value": _plain(each.value), "cosine": each.cosine} for each in neighbours]
+    return Result({"column": column, "value": value, "nearest": described})
 
 
 def _plain(value: Any) -> Any:

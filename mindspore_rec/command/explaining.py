@@ -65,20 +65,20 @@ def column_importance(
     Example:
         >>> rows = pa.table({"a": [0.1, 0.2, 0.8, 0.9], "b": [1, 2, 3, 4]})
         >>> label = np.array([0, 0, 1, 1.0])
-        >>> found = column_importance(lambda t: t["a"].to_numpy(), rows, label, ["b", "a"])
-        >>> [(each.column, each.auc_drop > 0) for each in found]
+        >>> importances = column_importance(lambda t: t["a"].to_numpy(), rows, label, ["b", "a"])
+        >>> [(each.column, each.auc_drop > 0) for each in importances]
         [('a', True), ('b', False)]
     """
     before = figures_of(label, predict(rows))
-    found: list[Importance] = []
+    importances: list[Importance] = []
     for name in columns:
-        order = np.random.default_rng((seed, len(found))).permutation(rows.num_rows)
+        order = np.random.default_rng((seed, len(importances))).permutation(rows.num_rows)
         place = rows.column_names.index(name)
         shuffled = rows.set_column(place, rows.field(place), rows.column(place).take(order))
         after = figures_of(label, predict(shuffled))
         drop, rise = before["auc"] - after["auc"], after["log_loss"] - before["log_loss"]
-        found.append(Importance(name, drop, rise))
-    return sorted(found, key=lambda each: -each.log_loss_rise)
+        importances.append(Importance(name, drop, rise))
+    return sorted(importances, key=lambda each: -each.log_loss_rise)
 
 
 def surprising_rows(label: Floats, prediction: Floats, most: int = 10) -> npt.NDArray[np.int64]:

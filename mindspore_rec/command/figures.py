@@ -141,13 +141,13 @@ def by_group(
         [('a', 2), ('b', 1)]
     """
     names, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    found = []
+    groups = []
     for k in np.argsort(-counts, kind="stable")[:most]:
         of_value = place == k
         weights = None if weight is None else weight[of_value]
         metrics = figures_of(label[of_value], prediction[of_value], weights)
-        found.append(GroupFigures(str(names[k]), int(counts[k]), metrics))
-    return found
+        groups.append(GroupFigures(str(names[k]), int(counts[k]), metrics))
+    return groups
 
 
 def calibration_bins(

@@ -52,8 +52,8 @@ def _descriptions(text: str) -> dict[str, str]:
     section = re.search(r"^Args:\n((?: .*\n?|\n)+)", text, re.MULTILINE)
     if section is None:
         return {}
-    found = re.findall(r"^    (\w+): ((?:.*\n?)(?:^     .*\n?)*)", section[1], re.MULTILINE)
-    return {name: " ".join(about.split()) for name, about in found}
+    pairs = re.findall(r"^    (\w+): ((?:.*\n?)(?:^     .*\n?)*)", section[1], re.MULTILINE)
+    return {name: " ".join(about.split()) for name, about in pairs}
 
 
 def _schema(kind: Any) -> dict[str, Any]:

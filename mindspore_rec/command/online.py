@@ -100,7 +100,7 @@ def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
 
 
 def _arrow_schema(kafka: KafkaSettings) -> pa.Schema | None:
-    """Return the columns and types of messages; None for those of the first Arrow message."""
+    """Return the columns and types of messages; None: as in the first Arrow message."""
     if not kafka.types:
         return None
     fields = []

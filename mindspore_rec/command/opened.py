@@ -90,9 +90,9 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
     train = _divided(thinned, settings, schema)[0]
     others = list(_divided(whole, settings, schema)[1:])
     made: list[Rows | None] = []
-    for share, given in zip(split.shares()[1:], (split.valid, split.test), strict=True):
-        if isinstance(given, (str, tuple)):
-            made.append(rows_of(given, settings, schema))
+    for share, paths in zip(split.shares()[1:], (split.valid, split.test), strict=True):
+        if isinstance(paths, (str, tuple)):
+            made.append(rows_of(paths, settings, schema))
         else:
             made.append(others.pop(0) if share > 0 else None)
     return Parts(train, *made)

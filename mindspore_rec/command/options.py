@@ -72,8 +72,8 @@ def _added(
 
 def _runner(module: str) -> Callable[[argparse.Namespace], Result | None]:
     def run(options: argparse.Namespace) -> Result | None:
-        found = importlib.import_module(f"mindspore_rec.command.{module}")
-        result: Result | None = found.run(options)
+        command = importlib.import_module(f"mindspore_rec.command.{module}")
+        result: Result | None = command.run(options)
         return result
 
     return run

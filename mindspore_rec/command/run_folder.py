@@ -20,7 +20,7 @@ class RunFolder:
 
     Args:
         yaml_path: path of the YAML file.
-        given: value of `--run`. Default: None, the YAML's path with the ending `.run`.
+        run_dir: value of `--run`. Default: None, the YAML's path with the ending `.run`.
 
     Attributes:
         path: the directory.
@@ -30,9 +30,9 @@ class RunFolder:
         'data/clicks.run/model'
     """
 
-    def __init__(self, yaml_path: Path, given: Path | None = None) -> None:
+    def __init__(self, yaml_path: Path, run_dir: Path | None = None) -> None:
         self._yaml_path = yaml_path
-        self.path = yaml_path.with_suffix(".run") if given is None else given
+        self.path = yaml_path.with_suffix(".run") if run_dir is None else run_dir
 
     @property
     def model(self) -> Path:

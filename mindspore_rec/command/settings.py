@@ -225,8 +225,8 @@ class Settings:
 
     def with_train(self, **changes: Any) -> Settings:
         """Return the settings with changes of `train`; a change to None changes nothing."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        return dataclasses.replace(self, train=dataclasses.replace(self.train, **given))
+        set_values = {name: value for name, value in changes.items() if value is not None}
+        return dataclasses.replace(self, train=dataclasses.replace(self.train, **set_values))
 
 
 def settings_of(document: Any) -> Settings:

@@ -111,9 +111,9 @@ def _with_places(path: Path, places: Mapping[str, Any]) -> str:
     for place, value in places.items():
         section, _, name = place.rpartition(".")
         if section:
-            given = document.get(section, {})
-            given = {"name": given} if isinstance(given, str) else given
-            document[section] = {**given, name: value}
+            before = document.get(section, {})
+            before = {"name": before} if isinstance(before, str) else before
+            document[section] = {**before, name: value}
         else:
             document[name] = value
     made: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

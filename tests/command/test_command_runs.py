@@ -40,7 +40,7 @@ LONG = YAML.replace(
 
 def test_a_killed_training_continues_with_the_same_bits(tmp_path: Path):
     yaml = write_clicks(tmp_path, yaml=LONG)
-    train = ["train", yaml, "--no-baseline"]
+    train: list[str | Path] = ["train", yaml, "--no-baseline"]
     killed = start_python("-m", "mindspore_rec", *train, stderr=subprocess.DEVNULL)
     checkpoints = tmp_path / "clicks.run" / "checkpoints"
     wait_until(lambda: list(checkpoints.glob("*.delta")), 120)
