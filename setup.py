@@ -296,6 +296,9 @@ setup(
             "grpcio>=1.74",
             "grpcio-health-checking>=1.74",
             "grpcio-reflection>=1.74",
+            "fsspec>=2023.1",
+            "moto[server]>=5",  # an S3 server, as a process
+            "polars>=1",
             "lightgbm>=4",
             "matplotlib>=3.8",
             "onnx>=1.16",

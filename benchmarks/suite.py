@@ -165,6 +165,12 @@ SUITE: dict[str, Benchmark] = {
         "--dims 64 --bits 8 --bytes 1073741824 --rounds 40",
         "--bytes 262144 --dims 16 --bags 8 --batches 2 --rounds 2",
     ),
+    "read_parquet": Benchmark(
+        "rows/s of `mindspore_rec.data` beside pyarrow's scan and the packed format; its memory",
+        "--rows 1000000 --rounds 5 --bytes 2e9",
+        "--rows 20000 --rounds 1 --bytes 1e7",
+        codes=(0, 1),  # 1: slower than promised
+    ),
     "redis_tier": Benchmark(
         "rows/s and CPU a row of the tier on Redis, beside redis-py's own commands",
         "--batches 50",

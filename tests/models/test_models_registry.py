@@ -137,7 +137,7 @@ def test_a_registered_model(monkeypatch):
     with pytest.raises(ValueError, match="without a colon"):
         models.register("a:b", Baseline)
     with pytest.raises(TypeError, match="must derive"):
-        models.register("cell", object)  # type: ignore[type-var]
+        models.register("cell", object)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

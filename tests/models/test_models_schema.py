@@ -198,6 +198,15 @@ def test_without_numbers(made, unique):
         assert net(Tensor([[1, 2]])).shape == (1, 1)
 
 
+@pytest.mark.parametrize("name", ["dcn", "logistic_regression"])
+@pytest.mark.parametrize("width", [11, 13])
+def test_ids_of_another_width_are_refused(mode, made, unique, name, width):
+    net = made(name, schema_of(), name=unique())
+    ids, numbers = Tensor(np.ones((4, width), np.int64)), Tensor(np.ones((4, 2), np.float32))
+    with pytest.raises(ValueError, match=r"ids must be \[B, 12\], as in the arrays of the schema"):
+        net(ids, numbers)
+
+
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"deepfm", "dlrm"}))
 def test_columns_may_differ_in_width_where_vectors_are_joined(made, unique, name):
     net = made(name, schema_of(embedding_dim=6), name=unique(), **SMALL.get(name, {"hidden": (8,)}))
@@ -215,9 +224,9 @@ def test_columns_of_one_width_where_vectors_are_multiplied(name):
     ("make", "error", "message"),
     [
         (lambda: models.DCN(schema_of(2)), ValueError, r"2 labels \(clicked, bought\): use MMoE"),
-        (lambda: models.DCN("clicks.yaml"), TypeError, "schema must be a mindspore_rec.Schema"),
+        (lambda: models.get("dcn")("clicks.yaml"), TypeError, "must be a mindspore_rec.Schema"),
         (lambda: models.DCN(schema_of(), seed=-1), ValueError, "seed"),
-        (lambda: models.DCN(schema_of(), name=3), TypeError, "name must be a str"),
+        (lambda: models.get("dcn")(schema_of(), name=3), TypeError, "name must be a str"),
         (lambda: models.DCNv2(schema_of(), cross={"rnk": 2}), ValueError, "experts and rank"),
         (lambda: models.DCNv2(schema_of(), cross="vector"), ValueError, "cross"),
     ],

@@ -14,6 +14,7 @@ from mindspore import Tensor
 
 from mindspore_rec import AUC, LazyAdam, RecModel, Schema, load, models, tables_of
 from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.data import Sample, read
 from mindspore_rec.feature import (
     CategoryColumn,
     Column,
@@ -43,7 +44,7 @@ def clicks(rows: int = 4000, seed: int = 0) -> pd.DataFrame:
     frame = pd.DataFrame(
         {
             "user": rng.integers(0, 60, rows),
-            "city": rng.choice(["Rome", "Lyon", None], rows),
+            "city": [["Rome", "Lyon", None][k] for k in rng.integers(0, 3, rows)],
             "price": rng.normal(0, 9, rows),
             "tags": [list("abcdef"[: int(k)]) for k in rng.integers(0, 6, rows)],
             "ts": 1_700_000_000_000 + np.arange(rows) * 1000,
@@ -104,7 +105,7 @@ def test_several_tasks_of_both_kinds(tmp_path: Path) -> None:
     rows = clicks()
     schema = Schema([*BASE, CLICK, BUY, STAY], embedding_dim=8)
     model = RecModel(models.MMoE(schema, name="schema.tasks"))
-    model.train(6, rows, progress=False)
+    model.train(25, rows, progress=False)
     metrics = model.eval(rows, progress=False)
     assert set(metrics) == {
         "auc.clicked", "auc.bought", "log_loss.clicked", "log_loss.bought", "rmse.stay"
@@ -147,6 +148,28 @@ def test_weights_count_rows() -> None:
     model.train(8, rows, progress=False)
     rome = rows[rows.city == "Rome"]
     assert auc_of(rome.clicked, model.predict(rome)) > 0.9
+
+
+def test_thinned_negatives_leave_probabilities_right(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, 20, 40_000)
+    rows = pd.DataFrame({"user": user, "clicked": rng.random(40_000) < 0.02 + 0.004 * user})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for columns in ([], [WeightColumn("w")]):
+        if columns:
+            rows["w"] = 1.0
+            rows.to_parquet(tmp_path / "rows.parquet")
+        schema = Schema([CategoryColumn("user"), *columns, CLICK], embedding_dim=8)
+        thin = read(tmp_path / "rows.parquet", schema, sample=Sample(negatives=0.1))
+        assert len(thin) < 7000
+        network = models.LogisticRegression(schema, name=f"schema.thin{len(columns)}")
+        optimizer = LazyAdam(network.trainable_params(), learning_rate=0.02)
+        model = RecModel(network, optimizer=optimizer)
+        model.train(20, thin, progress=False)
+        answers = model.predict(rows)
+        assert answers.mean() == pytest.approx(rows.clicked.mean(), rel=0.1)
+        with pytest.raises(ValueError, match="read without sample="):
+            model.eval(thin, progress=False)
 
 
 def test_event_time_evicts_rows() -> None:

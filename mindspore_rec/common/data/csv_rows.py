@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from mindspore_rec.common.data.bad_rows import BadRowCount
@@ -19,6 +20,8 @@ from mindspore_rec.common.data.text_rows import TextRows
 __all__ = ["CsvRows"]
 
 _SEPARATORS = ",;\t|"
+_WHOLE = r"^\s*[+-]?\d{1,18}\s*$"
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 class CsvRows(TextRows):
@@ -137,15 +140,19 @@ class CsvRows(TextRows):
         if not body.strip(b"\r\n"):
             return
         try:
-            found = self._read(body, self._types, None).schema
+            table = self._read(body, self._types, None)
         except pa.ArrowInvalid:
             # A row with too few or too many values: types come from the rows that are good.
             lines = [each for each in self.records(body) if self._fits(each)]
             if not lines:
                 return
-            found = self._read(b"".join(lines), self._types, None).schema
-        for field in found:
+            table = self._read(b"".join(lines), self._types, None)
+        for field in table.schema:
             kind = field.type
+            if pa.types.is_string(kind) and field.name not in self._settings.types:
+                # Some of its values may be bad rows, of a column of numbers.
+                share = self._bad.settings.most_share
+                kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):
                 kind = pa.string()
             self._types[field.name] = kind
@@ -156,6 +163,16 @@ class CsvRows(TextRows):
         except pa.ArrowInvalid:
             return False
         return True
+
+
+def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
+    """Return the type of all texts but a share: int64, float64 or string."""
+    known = len(texts) - texts.null_count
+    for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
+        fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
+        if fit and known - fit <= share * known:
+            return kind
+    return pa.string()
 
 
 def _lines(body: bytes) -> list[bytes]:

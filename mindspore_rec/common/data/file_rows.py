@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Cursor", "FileRows", "Part", "check_names"]
+__all__ = ["CHUNK_ROWS", "POOL", "Cursor", "FileRows", "Part", "check_names"]
+
+CHUNK_ROWS = 1 << 15
+"""Rows of a chunk: columns of many rows would leave the cache, and their memory the process."""
+
+POOL = pa.system_memory_pool()
+"""Memory of rows. The native core makes malloc keep what is freed, which Arrow's own pool gives
+back to the system, and takes again at the cost of a page fault for each 4 KiB."""
 
 
 class Part(NamedTuple):

@@ -51,7 +51,7 @@ class JsonRows(TextRows):
                 raise ValueError(
                     f"{file.name} has no line with a JSON object in its first block"
                 ) from None
-            found = pa.unify_schemas([each.schema for each in tables], promote_options="default")
+            found = _usual(tables)
         fields = [
             field.with_type(pa.string()) if pa.types.is_null(field.type) else field
             for field in found
@@ -75,6 +75,25 @@ class JsonRows(TextRows):
     def records(self, body: bytes) -> list[bytes]:
         """Return the lines of a block."""
         return [each + b"\n" for each in body.removesuffix(b"\n").split(b"\n")]
+
+
+def _usual(tables: Sequence[pa.Table]) -> pa.Schema:
+    """Return the type of each column that most rows have."""
+    rows: dict[str, dict[pa.DataType, int]] = {}
+    for table in tables:
+        for field in table.schema:
+            if not pa.types.is_null(field.type):
+                kinds = rows.setdefault(field.name, {})
+                kinds[field.type] = kinds.get(field.type, 0) + table.num_rows
+            else:
+                rows.setdefault(field.name, {})
+    fields = []
+    for name, kinds in rows.items():
+        kind = max(kinds, key=lambda each: kinds[each]) if kinds else pa.null()
+        if pa.types.is_int64(kind) and pa.float64() in kinds:
+            kind = pa.float64()
+        fields.append((name, kind))
+    return pa.schema(fields)
 
 
 def _read(body: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+import pyarrow.fs as pafs
 
-from mindspore_rec.common.data.file_rows import FileRows, Part, check_names
+from mindspore_rec.common.data.file_rows import CHUNK_ROWS, POOL, FileRows, Part, check_names
 from mindspore_rec.common.data.sources import DataFile
 
 __all__ = ["ParquetRows"]
@@ -23,11 +23,15 @@ class ParquetRows(FileRows):
     def __init__(self, file: DataFile) -> None:
         self.name = file.name
         self._file = file
+        # Bytes of a local file are read when they are needed; of others, many at a time.
+        local = isinstance(file.filesystem, pafs.LocalFileSystem)
+        self._options = ds.ParquetFragmentScanOptions(pre_buffer=not local)
+        format = ds.ParquetFileFormat()
         try:
-            with self._open(None) as opened:
-                self._metadata = opened.metadata
-                self._schema = opened.schema_arrow
-        except pa.ArrowInvalid as error:
+            self._rows = format.make_fragment(file.path, file.filesystem)
+            self._rows.ensure_complete_metadata()
+            self._schema = self._rows.metadata.schema.to_arrow_schema()
+        except (pa.ArrowInvalid, OSError) as error:
             raise ValueError(f"{file.name} is no complete Parquet file: {_line(error)}") from error
         check_names(self._schema.names, file.name)
 
@@ -39,8 +43,8 @@ class ParquetRows(FileRows):
     def parts(self) -> list[Part]:
         """Return the row groups."""
         made, place = [], 0
-        for number in range(self._metadata.num_row_groups):
-            rows = self._metadata.row_group(number).num_rows
+        for number in range(self._rows.num_row_groups):
+            rows = self._rows.metadata.row_group(number).num_rows
             made.append(Part(number, rows, rows, place))
             place += rows
         return made
@@ -48,8 +52,13 @@ class ParquetRows(FileRows):
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
         """Return the rows of a row group."""
         try:
-            with self._open(self._metadata) as opened:
-                return opened.read_row_group(number, columns=list(columns), use_threads=False)
+            return self._rows.subset(row_group_ids=[number]).to_table(
+                columns=list(columns),
+                batch_size=CHUNK_ROWS,
+                use_threads=False,
+                fragment_scan_options=self._options,
+                memory_pool=POOL,
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise ValueError(
                 f"{self.name} cannot be read in row group {number}: {_line(error)}"
@@ -58,9 +67,12 @@ class ParquetRows(FileRows):
     def matching(self, expression: pc.Expression) -> set[int] | None:
         """Return the row groups whose statistics allow rows of the filter."""
         partition = None
+        fields = list(self._schema)
         for name, text in self._file.partition.items():
+            whole = text is not None and _whole(text)
+            fields.append(pa.field(name, pa.int64() if whole else pa.string()))
             field = pc.field(name)
-            value = int(text) if text is not None and _whole(text) else text
+            value = int(str(text)) if whole else text
             each = field.is_null() if value is None else field == value
             partition = each if partition is None else partition & each
         fragment = ds.ParquetFileFormat().make_fragment(
@@ -68,23 +80,11 @@ class ParquetRows(FileRows):
             self._file.filesystem,
             **({} if partition is None else {"partition_expression": partition}),
         )
-        fields = list(self._schema)
-        for name, text in self._file.partition.items():
-            kind = pa.int64() if text is not None and _whole(text) else pa.string()
-            fields.append(pa.field(name, kind))
         try:
             kept = fragment.split_by_row_group(filter=expression, schema=pa.schema(fields))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None  # the filter itself reports what is wrong with it
         return {each.row_groups[0].id for each in kept}
-
-    def _open(self, metadata: Any) -> pq.ParquetFile:
-        source = self._file.open()
-        try:
-            return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
-        except BaseException:
-            source.close()
-            raise
 
 
 def _whole(text: str) -> bool:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import join_rows
+from mindspore_rec.common.columns.arrow_columns import join_rows, one_array
+from mindspore_rec.common.data.file_rows import POOL
 from mindspore_rec.common.data.order import Item
 
 __all__ = ["Reading", "Slab", "cut", "read_items"]
-
-_SLAB = 1 << 15  # rows of a random order that are gathered at a time
 
 
 class Slab(NamedTuple):
@@ -49,7 +49,7 @@ class Reading(NamedTuple):
 
     windows: Sequence[tuple[int, ...]]
     fetch: Callable[[int], Any]
-    decode: Callable[[int, Any], pa.RecordBatch]
+    decode: Callable[[int, Any], list[pa.RecordBatch]]
     in_order: Callable[[int], bool]
     permutation: Callable[[int, int], np.ndarray | None]
     threads: int
@@ -58,66 +58,81 @@ class Reading(NamedTuple):
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
     """Yield the rows of items, from an item and a number of its rows on.
 
-    The parts of the present window and of the next are decoded ahead, and at least as many parts as
-    there are threads.
+    The rows of the next two windows are read ahead, and at least as many parts as there are
+    threads.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
-    gathering = ThreadPoolExecutor(reading.threads, "mindspore_rec-gather")
+    joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
     fetching = ThreadPoolExecutor(1, "mindspore_rec-fetch")
 
-    def start(part: int) -> Future[pa.RecordBatch]:
+    def start(part: int) -> Future[list[pa.RecordBatch]]:
         if not reading.in_order(part):
             return pool.submit(lambda: reading.decode(part, reading.fetch(part)))
         fetched = fetching.submit(reading.fetch, part)
         return pool.submit(lambda: reading.decode(part, fetched.result()))
 
-    ahead: deque[tuple[int, list[Future[pa.RecordBatch]]]] = deque()
+    def window(number: int, parts: list[Future[list[pa.RecordBatch]]]) -> list[Slab]:
+        chunks = [rows for each in parts for rows in each.result() if rows.num_rows]
+        parts.clear()
+        total = sum(each.num_rows for each in chunks)
+        low, high = items[number].range_of(total)
+        done = skip if number == first else 0
+        low += done
+        if low >= high:
+            return []
+        order = reading.permutation(items[number].window, total)
+        if order is None:
+            return list(_in_order(chunks, low, high, number, done))
+        return [Slab(number, done, _gathered(chunks, order[low:high]), True)]
+
+    ahead: deque[tuple[int, Future[list[Slab]]]] = deque()  # number of parts, rows
     waiting = iter(range(first, len(items)))
 
     def fill() -> None:
-        while len(ahead) < 2 or sum(len(parts) for _, parts in ahead) <= reading.threads:
+        while len(ahead) < 2 or sum(parts for parts, _ in ahead) <= reading.threads:
             number = next(waiting, None)
             if number is None:
                 return
-            ahead.append((number, [start(each) for each in reading.windows[items[number].window]]))
+            parts = [start(each) for each in reading.windows[items[number].window]]
+            ahead.append((len(parts), joining.submit(window, number, parts)))
 
     try:
         fill()
         while ahead:
-            number, parts = ahead.popleft()
-            rows = join_rows([each.result() for each in parts])
-            del parts
+            slabs = ahead.popleft()[1].result()
             fill()
-            low, high = items[number].range_of(rows.num_rows)
-            done = skip if number == first else 0
-            order = reading.permutation(items[number].window, rows.num_rows)
-            low += done
-            if order is None:
-                if low < high:
-                    yield Slab(number, done, rows.slice(low, high - low), True)
-                continue
-            yield from _gathered(gathering, reading.threads, rows, order[low:high], number, done)
+            while slabs:
+                yield slabs.pop(0)
     finally:
-        for each in (pool, gathering, fetching):
+        for each in (pool, joining, fetching):
             each.shutdown(wait=False, cancel_futures=True)
 
 
-def _gathered(
-    pool: ThreadPoolExecutor,
-    threads: int,
-    rows: pa.RecordBatch,
-    order: np.ndarray,
-    number: int,
-    done: int,
+def _in_order(
+    chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    slabs: deque[tuple[int, Future[pa.RecordBatch]]] = deque()
-    at = 0
-    while at < len(order) or slabs:
-        while at < len(order) and len(slabs) <= threads:
-            slabs.append((at, pool.submit(rows.take, pa.array(order[at : at + _SLAB]))))
-            at += _SLAB
-        begin, slab = slabs.popleft()
-        yield Slab(number, done + begin, slab.result(), at >= len(order) and not slabs)
+    """Yield the rows of chunks from `low` to before `high`."""
+    at = 0  # number of the chunk's first row
+    for rows in chunks:
+        begin, end = max(low - at, 0), min(high - at, rows.num_rows)
+        if begin < end:
+            part = rows.slice(begin, end - begin)
+            yield Slab(number, done + at + begin - low, part, at + end == high)
+        at += rows.num_rows
+
+
+def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
+    """Return the rows of chunks in an order; a column at a time, which stays in the cache."""
+    indices = pa.array(order)
+    arrays = []
+    for place, field in enumerate(chunks[0].schema):
+        parts = [each.column(place) for each in chunks]
+        if pa.types.is_dictionary(field.type):
+            whole = one_array(pa.chunked_array(parts))
+        else:
+            whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts, memory_pool=POOL)
+        arrays.append(pc.take(whole, indices, boundscheck=False, memory_pool=POOL))
+    return pa.RecordBatch.from_arrays(arrays, names=chunks[0].schema.names)
 
 
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:

@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.data.bad_rows import BadRowReport
 from mindspore_rec.common.data.batches import ArrowBatches
+from mindspore_rec.common.data.data_parts import FilePart
 from mindspore_rec.common.data.order import Item, Order
 from mindspore_rec.common.data.pipeline import Reading, read_items
 from mindspore_rec.common.data.places import PlaceShare
@@ -253,9 +255,7 @@ class Rows:
                 if total >= rows:
                     break
                 left = max(min(_SAMPLE_PARTS, len(order)) - place, 1) if quota else 1
-                read = self._selection.read(
-                    parts[number], self._selection.data.fetch(parts[number])
-                )
+                read = self._read(parts[number])
                 wanted = min(-(-(rows - total) // left), read.num_rows)
                 chosen = np.sort(random.permutation(read.num_rows)[:wanted])
                 found[int(number)] = read.take(pa.array(chosen))
@@ -312,6 +312,10 @@ class Rows:
         number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
         order = Order(bool(shuffle), seed if shuffle else 0, buffer_rows if shuffle else 0)
         return ArrowBatches(self._selection, batch_size, order, number)
+
+    def _read(self, which: FilePart) -> pa.RecordBatch:
+        data = self._selection.data
+        return join_rows(self._selection.read(which, data.fetch(which)))
 
     def _view(self, **changes: Any) -> Rows:
         return Rows(replace(self._selection, **changes), self._threads)

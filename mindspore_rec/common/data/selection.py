@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from mindspore_rec.common.columns.arrow_columns import one_array
 from mindspore_rec.common.columns.labels import positive_rows
 from mindspore_rec.common.data.bad_rows import BadRow, shortened
 from mindspore_rec.common.data.data_parts import DataParts, FilePart
+from mindspore_rec.common.data.file_rows import POOL
 from mindspore_rec.common.data.places import PlaceShare, place_shares
 from mindspore_rec.common.data.settings import Sample
 
@@ -84,7 +84,7 @@ class Selection:
         """Names and types of the columns of the batches."""
         names = self._needed()
         empty = pa.schema([self.data.schema.field(each) for each in names]).empty_table()
-        return self._finished(empty, None, None).schema
+        return self._finished(empty, None, None)[0].schema
 
     @property
     def keeps_all(self) -> bool:
@@ -96,9 +96,10 @@ class Selection:
         self.data.check_columns(self._needed())
         return self.data.parts if self.where is None else self.data.matching(self.where)
 
-    def read(self, which: FilePart, fetched: Any) -> pa.RecordBatch:
-        """Return the rows of a part as one record batch."""
-        return self._read(which, fetched, self._needed())
+    def read(self, which: FilePart, fetched: Any) -> list[pa.RecordBatch]:
+        """Return the rows of a part."""
+        table = self.data.decode(which, fetched, self._needed())
+        return self._finished(table, which, self._mask(table, which))
 
     def count(self, which: FilePart) -> int:
         """Return the number of rows of a part."""
@@ -133,11 +134,6 @@ class Selection:
             names += [each for each in self.data.schema.names if each in text]
         return names
 
-    def _read(self, which: FilePart, fetched: Any, needed: Sequence[str]) -> pa.RecordBatch:
-        table = self.data.decode(which, fetched, needed)
-        mask = self._mask(table, which)
-        return self._finished(table, which, mask)
-
     def _mask(self, table: pa.Table, which: FilePart) -> np.ndarray | None:
         """Return which rows are kept; None if all are."""
         rows, file, place = table.num_rows, which.file, which.part.place
@@ -164,31 +160,33 @@ class Selection:
         positive = positive_rows(names[0], columns[0], None)
         return positive.fill_null(True).to_numpy(zero_copy_only=False)
 
-    def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> pa.RecordBatch:
+    def _finished(self, table: pa.Table, which: FilePart | None, mask: Any) -> list[pa.RecordBatch]:
         """Return the rows that a mask keeps, with the columns of the batches."""
         if mask is not None:
             table = table.filter(pa.array(mask))
-        names = self.stored_names
-        columns = {name: one_array(table.column(name)) for name in names}
+        rows = table.select(self.stored_names)
         if self.sample is not None and self.weight is not None:
             share = np.float32(1 / self.sample.negatives)
             weights = np.where(self._positive(table), np.float32(1), share)
-            if self.weight in columns:
-                weights = weights * columns[self.weight].to_numpy(zero_copy_only=False)
-            columns[self.weight] = pa.array(weights.astype(np.float32))
-        rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+            place = rows.schema.get_field_index(self.weight)
+            if place >= 0:
+                weights = weights * one_array(rows.column(place)).to_numpy(zero_copy_only=False)
+                rows = rows.remove_column(place)
+            made = pa.array(weights.astype(np.float32))
+            rows = rows.add_column(place if place >= 0 else rows.num_columns, self.weight, [made])
         if self.schema is None or which is None or not rows.num_rows:
-            return rows
+            return plain_batches(rows)
         return self._without_faults(rows, which, mask)
 
-    def _without_faults(self, rows: pa.RecordBatch, which: FilePart, mask: Any) -> pa.RecordBatch:
+    def _without_faults(self, table: pa.Table, which: FilePart, mask: Any) -> list[pa.RecordBatch]:
         """Return the rows whose values the schema's columns can have, and count the others."""
         file = self.data.opened[which.file]
-        total = rows.num_rows
+        total = table.num_rows
+        [rows] = table.combine_chunks(POOL).to_batches()
         places = np.arange(total) if mask is None else np.flatnonzero(mask)
-        bad = []
+        bad: list[BadRow] = []
         try:
-            while faults := self.schema.faults(rows):
+            while faults := self.schema.faults(rows, rows.schema.names):
                 fault = faults[0]
                 first = file.first_row(which.part.number)
                 for each in fault.rows:
@@ -205,7 +203,20 @@ class Selection:
             raise ValueError(f"{file.name}: {error}") from error
         counted = 0 if which.part.rows is None else total  # text_rows.py has counted the others
         self.data.bad.add((file.name, which.part.number, "faults"), counted, bad)
-        return rows
+        return plain_batches(pa.Table.from_batches([rows]) if bad else table)
+
+
+def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
+    """Return the chunks of a table, at least one, without encodings that few functions support."""
+    if not table.num_rows:
+        arrays = [one_array(each) for each in table.columns]
+        return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]
+    return [
+        pa.RecordBatch.from_arrays(
+            [one_array(pa.chunked_array([each])) for each in rows.columns], names=table.column_names
+        )
+        for rows in table.to_batches()
+    ]
 
 
 def _mask_of(table: pa.Table, where: pc.Expression, source: str) -> np.ndarray:

@@ -119,19 +119,20 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
         listed = _listed(system, base or ("/" if path.startswith("/") else "."))
         wanted = _glob(path)
         infos = [each for each in listed if wanted.match(_plain(each.path))]
+        if not re.search(r"(^|/)[._]", path[len(base) :]):
+            infos = [each for each in infos if not _hidden(_plain(each.path), base)]
         if not infos:
             raise FileNotFoundError(f"no file matches {text}")
     elif info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(f"there is no file or folder {text}")
     elif info.type == pafs.FileType.Directory:
-        base = path
         infos = [each for each in _listed(system, path) if not _hidden(each.path, path)]
         if format is None:
             infos = [each for each in infos if _format_of(each.path)[0]] or infos
         if not infos:
             raise FileNotFoundError(f"there is no file in the folder {text}")
     else:
-        base, infos = path.rpartition("/")[0], [info]
+        infos = [info]
     made = []
     for each in sorted(infos, key=lambda one: one.path):
         name = prefix + each.path
@@ -142,7 +143,7 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
         if codec and kind == "parquet":
             codec = None  # Parquet files compress their own pages
         made.append(
-            DataFile(name, each.path, system, each.size or 0, kind, codec, _hive(each.path, base))
+            DataFile(name, each.path, system, each.size or 0, kind, codec, _hive(each.path))
         )
     return made
 
@@ -248,10 +249,10 @@ def _sniffed(system: pafs.FileSystem, path: str, name: str) -> str:
     return kind
 
 
-def _hive(path: str, base: str) -> dict[str, str | None]:
-    """Return the partitions of a path below its base, as of ``day=3/part.parquet``."""
+def _hive(path: str) -> dict[str, str | None]:
+    """Return the partitions of a path, as of ``logs/day=3/part.parquet``."""
     found: dict[str, str | None] = {}
-    for each in path[len(base) :].split("/")[:-1] if path.startswith(base) else ():
+    for each in path.split("/")[:-1]:
         name, equals, value = each.partition("=")
         if equals:
             text = unquote(value)

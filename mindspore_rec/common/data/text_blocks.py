@@ -14,6 +14,7 @@ from mindspore_rec.common.data.sources import DataFile
 __all__ = ["BLOCK", "TextBlocks"]
 
 BLOCK = 4 << 20  # bytes
+_FIRST = 4 << 20
 _LOOK = 64 << 10
 _LONGEST = 256 << 20  # bytes of a line
 
@@ -50,10 +51,14 @@ class TextBlocks:
         return self._count
 
     def first(self) -> bytes:
-        """Return the first block."""
-        if not self.sequential:
-            return self.read(0)
-        return next(self._stream(), b"")
+        """Return the first whole records, about 4 MiB."""
+        data = b""
+        with self._file.stream() as opened:
+            while len(data) < _LONGEST and (more := self._next(opened, _FIRST)):
+                data += more
+                if end := self._end(data):
+                    return self._utf8(data[:end], 0)
+        return self._utf8(data, 0)
 
     def read(self, number: int) -> bytes:
         """Return a block."""
@@ -93,20 +98,25 @@ class TextBlocks:
     def _stream(self) -> Iterator[bytes]:
         kept, number = b"", 0
         with self._file.stream() as opened:
-            try:
-                while data := opened.read(BLOCK):
-                    kept += data
-                    end = self._end(kept)
-                    if end:
-                        yield self._utf8(kept[:end], number)
-                        kept, number = kept[end:], number + 1
-                    elif len(kept) > _LONGEST:
-                        raise ValueError(f"{self._file.name} has a line of over {_LONGEST} bytes")
-            except (OSError, pa.ArrowException) as error:
-                shown = " ".join(str(error).split())
-                raise ValueError(f"{self._file.name} cannot be decompressed: {shown}") from error
+            while data := self._next(opened, BLOCK):
+                kept += data
+                end = self._end(kept)
+                if end:
+                    yield self._utf8(kept[:end], number)
+                    kept, number = kept[end:], number + 1
+                elif len(kept) > _LONGEST:
+                    raise ValueError(f"{self._file.name} has a line of over {_LONGEST} bytes")
         if kept:
             yield self._utf8(kept, number)
+
+    def _next(self, opened: pa.NativeFile, size: int) -> bytes:
+        try:
+            return opened.read(size)
+        except (OSError, pa.ArrowException) as error:
+            if not self._file.codec:
+                raise
+            shown = " ".join(str(error).split())
+            raise ValueError(f"{self._file.name} cannot be decompressed: {shown}") from error
 
     def _end(self, data: bytes) -> int:
         """Return the end of the last whole record."""

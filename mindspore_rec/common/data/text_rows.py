@@ -21,7 +21,7 @@ _MOST_BAD = 10_000  # bad rows of a block after which the rest of it is not read
 _CONVERSION = re.compile(
     r"CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): (.*)$", re.DOTALL
 )
-_ROW = re.compile(r" ?(in row \d+|Row #\d+: )")
+_ROW = re.compile(r" in row \d+|Row #\d+: ")
 _COMMA = re.compile(r"'-?\d+,\d+'")
 
 

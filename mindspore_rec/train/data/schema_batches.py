@@ -35,6 +35,8 @@ class SchemaBatches(BatchWrapper):
             True.
         with_group: whether an array `group` with the keys of the rows' groups, int64 ``[B]``, is
             in front of the label. Default: False.
+        weight: name of a column of the source that has weights although the schema has none, for
+            the array `weight`. Default: None.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class SchemaBatches(BatchWrapper):
         *,
         is_train: bool = True,
         with_group: bool = False,
+        weight: str | None = None,
     ) -> None:
         super().__init__(source)
         if with_group and schema.group is None:
@@ -51,12 +54,14 @@ class SchemaBatches(BatchWrapper):
         self.schema = schema
         self._is_train = is_train
         self._with_group = with_group
+        self._weight = weight
 
     @property
     def column_names(self) -> list[str]:
         """Names of the arrays."""
         names = self.schema.arrays
-        return [*names[:-1], GROUP, names[-1]] if self._with_group else names
+        more = ["weight"] * (self._weight is not None) + [GROUP] * self._with_group
+        return [*names[:-1], *more, names[-1]] if more else names
 
     def change(self, batch: Batch) -> Batch:
         """Return the arrays of a batch."""
@@ -68,6 +73,9 @@ class SchemaBatches(BatchWrapper):
             group = self.schema.group
             assert group is not None and isinstance(rows, dict)
             arrays[GROUP] = as_group_keys(group.name, rows[group.name], group.values)
+        if self._weight is not None:
+            weights = np.asarray(batch.plain[self._weight], np.float32)  # type: ignore[call-overload]
+            arrays["weight"] = weights.reshape(-1, 1)
         names = tuple(self.column_names)
         return replace(
             batch, columns=tuple(arrays[n] for n in names), names=names, event_time=event_time

@@ -102,9 +102,8 @@ class RecModel(Model):
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema and `optimizer` is None too, the loss of the schema's
-            labels: the log loss of labels with two values, the squared error of numbers, times the
-            weight if the schema has a weight.
+            network was made from a schema, the loss of the schema's labels: the log loss of labels
+            with two values, the squared error of numbers, times the weight if rows have weights.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None; if the network was made from a schema and
             `loss_fn` is None too, `LazyAdam` with a learning rate of 0.002.
@@ -190,13 +189,14 @@ class RecModel(Model):
         apply_fuse(network, fuse)
         apply_amp_level(network, amp_level)
         schema = schema_of(network)
-        self._rows = None if schema is None else SchemaTraining(schema)
+        self._rows = None if schema is None else SchemaTraining(schema, loss_fn is not None)
         if schema is not None:
-            if loss_fn is None and optimizer is None and schema.labels:
+            if loss_fn is None and schema.labels:
                 loss_fn = loss_of(schema)
-                optimizer = LazyAdam(network.trainable_params(), learning_rate=_LEARNING_RATE)
+                if optimizer is None:
+                    optimizer = LazyAdam(network.trainable_params(), learning_rate=_LEARNING_RATE)
             if metrics is None or isinstance(metrics, (list, tuple, set)):
-                metrics = metrics_of(metrics, schema)
+                metrics = metrics_of(None if metrics is None else list(metrics), schema)
         super().__init__(
             network,
             loss_fn,
@@ -216,8 +216,10 @@ class RecModel(Model):
     def _build_train_network(self) -> nn.Cell:
         network = self._network
         if self._loss_fn is not None:
-            own = None if self._rows is None else self._rows.loss_cell(network, self._loss_fn)
-            network = LossCell(network, self._loss_fn) if own is None else own
+            if self._rows is None or self._rows.own_loss:
+                network = LossCell(network, self._loss_fn)
+            else:
+                network = self._rows.loss_cell(network, self._loss_fn)
         if self._optimizer is not None:
             network = TrainStep(network, self._optimizer, self._loss_scale(), fuse=False)
         elif self._loss_scale_manager is not None:

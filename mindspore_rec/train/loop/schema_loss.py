@@ -75,32 +75,34 @@ def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
 
 
 class SchemaLossCell(nn.Cell):
-    """Network with its loss, for batches whose last arrays are the weight and the label.
+    """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
 
     Args:
         network: computes the predictions of the first arrays.
-        loss_fn: a `SchemaLoss`.
-        inputs: number of arrays that the network takes.
+        loss_fn: the loss of `loss_of`.
+        schema: the schema.
 
     Inputs:
-        arrays: the network's inputs, `weight` if there is one, and `label`.
+        arrays: the network's inputs, `weight` if rows have weights, and `label`.
 
     Outputs:
         float32 Tensor, the loss.
     """
 
-    def __init__(self, network: nn.Cell, loss_fn: nn.Cell, inputs: int) -> None:
+    def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = differentiable(loss_fn)
-        self.inputs = inputs
+        # Rows whose negatives were thinned have weights, even if the schema has none.
+        self.weighted = SchemaLoss(schema)
+        self.inputs = len(schema.inputs)
 
     def construct(self, *arrays: Any) -> Tensor:
         """Return the loss."""
         prediction = spread(self.network, arrays[: self.inputs])
         if len(arrays) == self.inputs + 1:
             return self.loss_fn(prediction, arrays[-1])
-        return self.loss_fn(prediction, arrays[-1], arrays[self.inputs])
+        return self.weighted(prediction, arrays[-1], arrays[self.inputs])
 
 
 class SchemaEvalCell(nn.Cell):

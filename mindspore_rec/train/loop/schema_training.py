@@ -17,7 +17,7 @@ from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.train.data.schema_batches import SchemaBatches
-from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLoss, SchemaLossCell
+from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
 from mindspore_rec.train.metrics.gauc import GAUC
 
 __all__ = ["SchemaTraining", "is_raw", "schema_of"]
@@ -48,24 +48,27 @@ class SchemaTraining:
 
     Args:
         schema: the schema.
+        own_loss: whether the user chose the loss.
+
+    Raises:
+        ValueError: the user chose the loss, and the schema has a weight.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.inputs = len(schema.inputs)
-
-    # ---- cells
-
-    def loss_cell(self, network: nn.Cell, loss_fn: nn.Cell) -> nn.Cell | None:
-        """Return the network with its loss; None if the loss takes prediction and label only."""
-        if isinstance(loss_fn, SchemaLoss):
-            return SchemaLossCell(network, loss_fn, self.inputs)
-        if self.schema.weight is not None:
+    def __init__(self, schema: Schema, own_loss: bool) -> None:
+        if own_loss and schema.weight is not None:
             raise ValueError(
                 "loss_fn must be left out, since the schema has a weight: the default loss of a "
                 "schema takes weights"
             )
-        return None
+        self.schema = schema
+        self.own_loss = own_loss
+        self.inputs = len(schema.inputs)
+
+    # ---- cells
+
+    def loss_cell(self, network: nn.Cell, loss_fn: nn.Cell) -> nn.Cell:
+        """Return the network with the schema's loss, for rows with or without weights."""
+        return SchemaLossCell(network, loss_fn, self.schema)
 
     def eval_cell(self, network: nn.Cell, loss_fn: nn.Cell, metrics: Any) -> nn.Cell:
         """Return the network that gives loss, prediction, label and group to metrics."""
@@ -96,9 +99,10 @@ class SchemaTraining:
         Raises:
             ValueError: rows do not fit the schema, or the scales have learned nothing.
         """
-        rows, source = data, data
+        rows: Rows
+        source: ArrowBatches
         if isinstance(data, ArrowBatches):
-            rows = Rows(data.selection)
+            rows, source = Rows(data.selection), data
         elif is_raw(data):
             rows = data if isinstance(data, Rows) else read(data, self.schema)
             self._check_schema(rows, argument)
@@ -113,8 +117,18 @@ class SchemaTraining:
             raise ValueError(
                 "the scales of the schema have learned nothing: train, load, or call schema.fit"
             )
-        with_group = not is_train and self.has_group(metrics)
-        return SchemaBatches(source, self.schema, is_train=is_train, with_group=with_group)
+        if not is_train:
+            self._check_not_thinned(source, argument, "metrics count rows without weights")
+            with_group = self.has_group(metrics)
+            return SchemaBatches(source, self.schema, is_train=False, with_group=with_group)
+        if self.own_loss:
+            self._check_not_thinned(source, argument, "a loss_fn of your own takes no weights")
+        weight = source.selection.weight if self.schema.weight is None else None
+        return SchemaBatches(source, self.schema, weight=weight)
+
+    def _check_not_thinned(self, source: ArrowBatches, argument: str, reason: str) -> None:
+        if source.selection.sample is not None:
+            raise ValueError(f"{argument} must be read without sample=: {reason}")
 
     def _check_schema(self, rows: Rows, argument: str) -> None:
         if rows.schema is not None and rows.schema.describe() != self.schema.describe():

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 from mindspore import nn
 
 from mindspore_rec.common.checks import check_int
@@ -28,8 +29,8 @@ class Network(nn.Cell):
     The first argument of a derived class is the schema. All further arguments of the class have
     defaults and can be passed by keyword. Among them are `name`, the prefix of the tables' names,
     and `seed`, the seed of the tables' initial values. All other arguments are settings of the
-    network. Their values are numbers, texts, None, sequences of these values, or dataclasses of
-    them. The class passes all its arguments to `super().__init__`.
+    network. Their values are numbers, texts, None, or lists, mappings or dataclasses of them. The
+    class passes all its arguments to `super().__init__`.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -56,9 +57,22 @@ class Network(nn.Cell):
         ValueError: there are several labels, but the network has one output.
 
     Example:
-        >>> from mindspore_rec.models import DCN
-        >>> [each for each in ("name", "hidden") if each in inspect.signature(DCN).parameters]
-        ['name', 'hidden']
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn
+        >>> from mindspore_rec.models import InputLayer, Network
+        >>> from mindspore_rec.nn import MLP
+        >>> class Perceptron(Network):
+        ...     def __init__(self, schema, *, hidden=(8,), name="doc.network", seed=0):
+        ...         super().__init__(schema, hidden=hidden, name=name, seed=seed)
+        ...         self.inputs = InputLayer(self.features, "concat", f"{name}.embedding", seed)
+        ...         self.deep = MLP(self.inputs.widths, hidden, out_features=1)
+        ...
+        ...     def construct(self, ids, numbers=None):
+        ...         return self.deep(*self.inputs(ids, numbers))
+        >>> net = Perceptron(Schema([CategoryColumn("user")]), hidden=(4,))
+        >>> net(Tensor([[1], [2]])).shape
+        (2, 1)
     """
 
     several_tasks: ClassVar[bool] = False
@@ -72,7 +86,7 @@ class Network(nn.Cell):
         self.schema = None if isinstance(schema, Features) else schema
         _check_tasks(type(self), self.features.tasks)
         self._recipe = {
-            "settings": {key: _plain(value) for key, value in settings.items()},
+            "settings": {key: _plain(key, value) for key, value in settings.items()},
             "name": name,
             "seed": check_int("seed", seed, 0, MAX_SEED),
         }
@@ -92,7 +106,7 @@ class Network(nn.Cell):
         """
         if self.schema is None:
             raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
-        return {"model": name_of(type(self)), **_copied(self._recipe)}
+        return {"model": name_of(type(self)), **_plain("recipe", self._recipe)}
 
 
 def features_of(schema: Schema | Features) -> Features:
@@ -112,17 +126,20 @@ def features_of(schema: Schema | Features) -> Features:
 
 
 def _check_settings(kind: type, settings: Mapping[str, Any]) -> None:
-    """Check that a derived class passes all its arguments on."""
-    parameters = [
-        each.name
-        for each in list(inspect.signature(kind).parameters.values())[1:]
-        if each.kind is not each.VAR_KEYWORD
-    ]
-    missing = set(parameters) - set(settings) - set(_NOT_SETTINGS)
+    """Check that a derived class passes all its arguments on, and nothing else."""
+    parameters = list(inspect.signature(kind).parameters.values())[1:]
+    names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+    missing = sorted(names - {*settings, *_NOT_SETTINGS})
     if missing:
         raise TypeError(
             f"{kind.__name__} must pass all its arguments to super().__init__, so that it can be "
-            f"made again from a checkpoint; it lacks {', '.join(sorted(missing))}"
+            f"made again from a checkpoint; it lacks {', '.join(missing)}"
+        )
+    unknown = sorted({*settings} - names)
+    if unknown and len(names) == len(parameters):
+        raise TypeError(
+            f"{kind.__name__} must pass only its own arguments to super().__init__, got "
+            f"{', '.join(unknown)}"
         )
 
 
@@ -134,25 +151,24 @@ def _check_tasks(kind: type[Network], tasks: tuple[str, ...]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    """Return a setting as a JSON value.
+def _plain(name: str, value: Any) -> Any:
+    """Return a setting as a JSON value, with new lists and dicts.
 
     Example:
-        >>> _plain((400, 400))
+        >>> _plain("hidden", (400, 400))
         [400, 400]
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(name, each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if hasattr(value, "item"):  # a number of NumPy
+        return [_plain(name, each) for each in value]
+    if isinstance(value, np.generic):
         return value.item()
-    return value
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, list) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(
+        f"{name} must be a number, a text, None, or a list, mapping or dataclass of them, got "
+        f"{value!r:.80}"
+    )

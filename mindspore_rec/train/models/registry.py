@@ -37,7 +37,7 @@ def names() -> list[str]:
     return sorted({*places(), *classes})
 
 
-def get(model: str) -> type[Network]:
+def get(model: str) -> type[Any]:
     """Return the class of a model.
 
     Args:

@@ -192,7 +192,7 @@ def _label(column: Column, values: pa.Array) -> Iterator[Check]:
 
 def _weight(column: Column, values: pa.Array) -> Iterator[Check]:
     yield from _finite(column, values)
-    numbers = numbers_of_texts(values, column.decimal or ".")
+    numbers = numbers_of_texts(values, column.decimal or ".").cast(pa.float64(), safe=False)
     yield _array(pc.fill_null(pc.greater_equal(numbers, 0), False)), "a weight of at least 0"
 
 

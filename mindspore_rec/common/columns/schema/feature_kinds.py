@@ -20,25 +20,35 @@ from mindspore_rec.common.columns.schema.column import (
 )
 from mindspore_rec.common.columns.schema.column_names import is_id_name, is_row_number_name
 from mindspore_rec.common.columns.schema.profile import Profile
-from mindspore_rec.common.columns.schema.text_forms import ListForm, list_form
+from mindspore_rec.common.columns.schema.text_forms import (
+    ListForm,
+    are_bracketed,
+    list_form,
+    unread_numbers,
+)
 
 __all__ = ["Choice", "feature_of", "never_recurs_later", "whole_values"]
 
 FEW_ROWS = 50
 """In fewer rows, values that never recur prove nothing."""
 
+_ENOUGH_ROWS = 10_000
+"""In so many rows, floats of which some are fractions would have shown one."""
+
 _MANY_VALUES = 1000
 _MANY_TEXTS = 100
 _LONGEST_LIST = 128
 _USUAL_LENGTH = 20  # the default of Column.length
 _TRIED_TEXTS = 20_000
+_WORD = r"[\p{L}\p{N}]+"
 
 
 class Choice(NamedTuple):
-    """A column, and the reason for its kind as a sentence."""
+    """A column, the reason for its kind as a sentence, and perhaps a warning."""
 
     column: Column
     why: str
+    warning: str = ""
 
 
 def feature_of(profile: Profile, total_rows: int) -> Choice:
@@ -134,6 +144,9 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
     if profile.there >= 4 * FEW_ROWS and profile.distinct > profile.there / 4:
         number = NumberColumn(profile.name, decimal=decimal)
         return Choice(number, f"Whole numbers{how} that seldom recur, so a quantity only.")
+    if pa.types.is_floating(profile.type) and profile.rows < min(total_rows, _ENOUGH_ROWS):
+        why = "Whole numbers as floats; in rows that were not read there may be fractions."
+        return Choice(NumberColumn(profile.name), why)
     column = IntegerColumn(profile.name, decimal=decimal)
     return Choice(column, f"Whole numbers{how}: a quantity, whose single values may tell more.")
 
@@ -211,19 +224,25 @@ def _text(profile: Profile, total_rows: int) -> Choice:
     form = list_form(texts)
     if form is not None:
         return _text_list(profile, form)
-    words = _words(texts)
     many = profile.distinct > _MANY_TEXTS or (
         profile.there >= FEW_ROWS and profile.distinct > profile.there / 2
     )
-    if many and words >= 2.5:
+    if many and (_words(texts, r"\S+") >= 2.5 or are_bracketed(texts)):
         return _free_text(profile, texts)
     if _never_recurs(profile, total_rows):
+        if _words(texts, _WORD) >= 3 and _words_recur(texts):
+            return _free_text(profile, texts)  # addresses of pages, for example
         return _ignored(profile, "A different text in each row, which never recurs.")
     if profile.form is not None and profile.form.has_leading_zeros:
         column = CategoryColumn(profile.name, values="text")
         return Choice(column, "Digits with leading zeros, so names and not numbers.")
     column = CategoryColumn(profile.name, values=_values_of(profile.values))
-    return Choice(column, "Texts that recur.")
+    unread = unread_numbers(texts)
+    if unread is None:
+        return Choice(column, "Texts that recur.")
+    why = f"Numbers with {unread}, such as {texts[0].as_py()!r}, which are not read as numbers."
+    warning = f"column {profile.name!r} has numbers with {unread}, such as {texts[0].as_py()!r}"
+    return Choice(column, why, f"{warning}: they are categories unless you make numbers of them")
 
 
 def _values_of(texts: pa.Array) -> str | None:
@@ -232,13 +251,20 @@ def _values_of(texts: pa.Array) -> str | None:
     return "text" if digits else None
 
 
-def _words(texts: pa.Array) -> float:
-    """Return the mean number of words, runs of letters and digits."""
-    return float(pc.mean(pc.count_substring_regex(texts, r"[\p{L}\p{N}]+")).as_py() or 0.0)
+def _words(texts: pa.Array, pattern: str) -> float:
+    """Return the mean number of words."""
+    return float(pc.mean(pc.count_substring_regex(texts, pattern)).as_py() or 0.0)
+
+
+def _words_recur(texts: pa.Array) -> bool:
+    """Return True if a word stands in two texts on the average."""
+    spaced = pc.replace_substring_regex(texts, r"[^\p{L}\p{N}]+", " ")
+    words = pc.split_pattern(pc.utf8_trim(spaced, " "), " ").flatten()
+    return len(words.unique()) * 2 <= len(words)
 
 
 def _free_text(profile: Profile, texts: pa.Array) -> Choice:
-    counts = pc.count_substring_regex(texts, r"[\p{L}\p{N}]+").to_numpy(zero_copy_only=False)
+    counts = pc.count_substring_regex(texts, _WORD).to_numpy(zero_copy_only=False)
     longest, usual = int(counts.max()), int(np.ceil(np.quantile(counts, 0.99)))
     column = TextColumn(profile.name, length=_length(longest, usual))
     return Choice(column, f"Texts of up to {longest} words.")
@@ -247,7 +273,6 @@ def _free_text(profile: Profile, texts: pa.Array) -> Choice:
 def _text_list(profile: Profile, form: ListForm) -> Choice:
     column = ListColumn(
         profile.name,
-        "list",
         separator=form.separator,
         length=_length(form.longest, form.usual),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +72,28 @@ class Inferred:
     def columns(self) -> tuple[Column, ...]:
         """The columns, for `Schema(inferred.columns)`."""
         return tuple(each.column for each in self.entries)
+
+    def with_options(self, name: str, why: str, **options: Any) -> Inferred:
+        """Return a proposal with other options of one column, such as `admission`.
+
+        Args:
+            name: name of the column.
+            why: a sentence that is added to the column's reason.
+            options: options of the column's kind.
+
+        Example:
+            >>> rows = pa.table({"user": ["ann", "bob", "ann"], "clicked": [0, 1, 1]})
+            >>> inferred = infer_columns(rows, label="clicked")
+            >>> inferred.with_options("user", "Rare values wait.", admission=2).entries[0]
+            InferredColumn(column=CategoryColumn('user', admission=2),
+            why='Texts that recur. Rare values wait.', distinct=2, missing_share=0.0)
+        """
+        entries = list(self.entries)
+        place = entries.index(self.column(name))
+        column = entries[place].column
+        changed = type(column)(column.name, **column.options() | options)  # type: ignore[call-arg]
+        entries[place] = replace(entries[place], column=changed, why=f"{entries[place].why} {why}")
+        return replace(self, entries=tuple(entries))
 
     def column(self, name: str) -> InferredColumn:
         """Return a column and its reason by the column's name."""
@@ -168,7 +191,7 @@ def infer_columns(
 
 
 def _labels(label: str | Column | Sequence[str | Column]) -> list[Column]:
-    several = [label] if isinstance(label, (str, Column)) else list(label)
+    several = list(label) if isinstance(label, Sequence) and not isinstance(label, str) else [label]
     made = []
     for each in several:
         if not isinstance(each, (str, Column)):
@@ -317,6 +340,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
     time = next((n for n, each in draft.choices.items() if each.column.kind == "time"), None)
     for each in draft.left():
         choice = feature_of(each, draft.total_rows)
+        if choice.warning:
+            draft.warnings.append(choice.warning)
         if choice.column.kind in ("category", "integer") and time is not None:
             if never_recurs_later(each, draft.profiles[time].row_numbers()):
                 why = "None of its values recurs later, so a later row has nothing to learn from."

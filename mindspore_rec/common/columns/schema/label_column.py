@@ -70,7 +70,7 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     raise ValueError(
         f"{where} must have two values, it has {label.distinct:,}: {some}{more}; name the value "
         f"that counts as 1, label=LabelColumn({label.name!r}, positive="
-        f"{_shown(label.example())}){number}"
+        f"{_shown(label.values[int(label.counts.argmin())].as_py())}){number}"
     )
 
 

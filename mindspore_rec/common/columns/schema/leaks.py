@@ -15,7 +15,8 @@ LEAK_AUC = 0.999
 LEAST_OF_EACH = 10
 """Number of rows of either label below which nothing is said: few rows are divided by chance."""
 
-_BINS = 64
+_ROWS_OF_A_BIN = 16
+_MOST_BINS = 2000
 _LEAST_HALF = LEAST_OF_EACH // 2
 
 
@@ -54,7 +55,7 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     codes = _codes(column)
     first = np.random.default_rng(seed).random(len(codes)) < 0.5
     auc = _held_out_auc(codes, positive, first)
-    if numbers and column.lengths is None and column.distinct > _BINS:
+    if numbers and column.lengths is None and column.there >= 2 * _ROWS_OF_A_BIN:
         auc = max(auc, _held_out_auc(_bins(column), positive, first))
     if auc <= LEAK_AUC:
         return None
@@ -64,14 +65,16 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
+    In fewer than 20 rows, columns are alike by chance.
+
     Example:
         >>> import pyarrow as pa
         >>> from mindspore_rec.common.columns.schema.profile import profile_of
-        >>> label = profile_of("y", pa.array([0, 1, 1, 0]))
-        >>> is_copy(profile_of("word", pa.array(["no", "yes", "yes", "no"])), label)
+        >>> label = profile_of("y", pa.array([0, 1, 1, 0] * 5))
+        >>> is_copy(profile_of("word", pa.array(["no", "yes", "yes", "no"] * 5)), label)
         True
     """
-    if column.lengths is not None or column.family == "other":
+    if column.lengths is not None or column.family == "other" or column.rows < 2 * LEAST_OF_EACH:
         return False
     sides = [each.distinct + bool(each.missing.any()) for each in (column, label)]
     if sides[0] != sides[1]:
@@ -95,8 +98,10 @@ def _codes(column: Profile) -> np.ndarray:
 def _bins(column: Profile) -> np.ndarray:
     numbers = column.row_numbers()
     there = ~column.missing & ~np.isnan(numbers)
-    edges = np.unique(np.quantile(numbers[there], np.linspace(0, 1, _BINS + 1)[1:-1]))
-    return np.where(there, np.searchsorted(edges, numbers, side="right") + 1, 0)
+    bins = min(_MOST_BINS, int(there.sum()) // _ROWS_OF_A_BIN)
+    # No interpolation: between infinite numbers it is NaN.
+    edges = np.quantile(numbers[there], np.linspace(0, 1, bins + 1)[1:-1], method="lower")
+    return np.where(there, np.searchsorted(np.unique(edges), numbers, side="right") + 1, 0)
 
 
 def _order_decides(column: Profile, positive: np.ndarray) -> bool:

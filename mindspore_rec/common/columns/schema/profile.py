@@ -86,7 +86,7 @@ class Profile:
         if self.form is not None:
             return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
         # Up to there each whole float is exactly one integer.
-        most = 2.0 ** (np.finfo(self.values.to_numpy(zero_copy_only=False).dtype).nmant + 1)
+        most = 2.0 ** (np.finfo(self.type.to_pandas_dtype()).nmant + 1)
         legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
         return bool(legal.all())
 
@@ -136,8 +136,8 @@ def profile_of(name: str, column: pa.ChunkedArray | pa.Array) -> Profile:
 def _flat_profile(name: str, values: pa.Array) -> Profile:
     kind = values.type
     if pa.types.is_float16(kind):
-        values = values.cast(pa.float32())
-        kind = values.type
+        made = _flat_profile(name, values.cast(pa.float32()))
+        return _replaced(made, type=kind)
     if pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), None, values)
     if pa.types.is_boolean(kind):

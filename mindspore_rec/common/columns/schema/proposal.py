@@ -45,7 +45,7 @@ def proposal_yaml(
         columns:
           # 2 values, 25 % missing. Texts that recur.
           user: {kind: category}
-          # 2 values. The label: 1 counts as 1, in 50.00% of the rows.
+          # 2 values, none missing. The label: 1 counts as 1, in 50.00% of the rows.
           clicked: {kind: label}
         <BLANKLINE>
         split: {by: random, train: 0.8, valid: 0.1}
@@ -77,7 +77,7 @@ def proposal_yaml(
 def _figures(entry: InferredColumn) -> str:
     values = "1 value" if entry.distinct == 1 else f"{entry.distinct:,} values"
     if not entry.missing_share:
-        return f"{values}."
+        return f"{values}, none missing."
     share = 100 * entry.missing_share
     return f"{values}, {'under 0.1' if share < 0.1 else f'{share:.3g}'} % missing."
 

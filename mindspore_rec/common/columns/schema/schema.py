@@ -249,13 +249,18 @@ class Schema:
             made |= positive.fill_null(False).to_numpy(zero_copy_only=False)
         return made
 
-    def faults(self, rows: pa.RecordBatch) -> list[Fault]:
+    def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
         """Return which values of a batch the columns cannot have, at most one Fault per column.
+
+        Args:
+            rows: the batch.
+            names: names of the columns that are checked. Default: all except ignored columns.
 
         Raises:
             ValueError: a column is missing, or all its values are of the wrong type.
         """
-        columns = [each for each in self.columns if each.kind != "ignored"]
+        wanted = self.raw_columns if names is None else names
+        columns = [each for each in self.columns if each.kind != "ignored" and each.name in wanted]
         return faults_of(columns, rows)
 
     def check(self, rows: Any, where: str = "rows", first_row: int = 0) -> None:

@@ -12,15 +12,33 @@ import pyarrow.compute as pc
 from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import seconds_of
 
-__all__ = ["ListForm", "TextForm", "form_of_texts", "list_form", "time_format"]
+__all__ = [
+    "ListForm",
+    "TextForm",
+    "are_bracketed",
+    "digit_format",
+    "form_of_texts",
+    "list_form",
+    "reads_times",
+    "time_format",
+    "unread_numbers",
+]
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 _WHOLE = r"^[+-]?[0-9]{1,18}(\.0*)?$"
 # At most three digits stand between points, and none after the comma has a point.
 _COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)?,[0-9]+$|^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})+$"
+_TOO_LONG = r"^[+-]?[0-9]{19,}$"
+_UNIT = r"€|\$|£|¥|%|USD|EUR|GBP|JPY|CNY|kg|g|km|m|cm|mm|l|ml"
+_WITH_UNIT = rf"^((€|\$|£|¥) ?[+-]?[0-9][0-9.,]*|[+-]?[0-9][0-9.,]* ?({_UNIT}))$"
+_BRACKETED = r"^\s*[\[({].*[\])}]\s*$"
 _LEADING_ZERO = r"^[+-]?0[0-9]"
-_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?)? ?(Z|UTC|[+-][0-9]{2}:?([0-9]{2})?)?$"  # noqa: E501
+_ISO = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?)?"
+    r" ?(Z|UTC|[+-][0-9]{2}:?([0-9]{2})?)?$"
+)
 _DATES = ("%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
 _NAMED = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d/%b/%Y")
 _CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
@@ -91,8 +109,8 @@ def form_of_texts(texts: pa.Array) -> TextForm:
     number = _number_form(real)
     if number is not None:
         decimal, values = number
-        zeros = bool(pc.any(pc.match_substring_regex(real, _LEADING_ZERO)).as_py())
-        zeros = zeros and bool(pc.all(pc.match_substring_regex(real, r"^[0-9]+$")).as_py())
+        zeros = _any_matches(real, _LEADING_ZERO)
+        zeros = zeros and _all_match(real, r"^[0-9]+$")
         if not zeros:
             is_whole = bool(decimal == "." and _all_match(real, _WHOLE))
             numbers = _spread(values, marks, len(texts))
@@ -110,6 +128,8 @@ def form_of_texts(texts: pa.Array) -> TextForm:
 
 def _number_form(texts: pa.Array) -> tuple[str, np.ndarray] | None:
     """Return the decimal point and the numbers, or None if the texts are no numbers."""
+    if _any_matches(texts, _TOO_LONG):
+        return None  # ids: neither a float nor int64 has so many digits
     if _all_match(texts, _NUMBER):
         return ".", texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     if _all_match(texts, _COMMA) and not _all_match(texts, _THOUSANDS + "|" + _WHOLE):
@@ -142,7 +162,7 @@ def time_format(texts: pa.Array) -> tuple[str, bool] | None:
     head = texts[:_TRIED]
     if not bool(pc.all(pc.match_substring_regex(head, r"[0-9]")).as_py()):
         return None
-    legal = [each for each in _FORMATS if _reads(head, each) and _reads(texts, each)]
+    legal = [each for each in _FORMATS if reads_times(head, each) and reads_times(texts, each)]
     if not legal:
         return None
     spans = [_span(texts, each) for each in legal]
@@ -160,13 +180,14 @@ def digit_format(numbers: np.ndarray) -> str | None:
         >>> digit_format(np.array([14102100, 14102101]))
         '%y%m%d%H'
     """
-    whole = numbers.astype(np.int64)
-    texts = pa.array(whole).cast(pa.string())
+    if not len(numbers) or not 0 <= numbers.min() <= numbers.max() < 1e15:
+        return None
+    texts = pa.array(numbers.astype(np.int64)).cast(pa.string())
     lengths = set(pc.utf8_length(texts).unique().to_pylist())
     if len(lengths) != 1:
         return None
     for each in _DIGITS.get(lengths.pop(), ()):
-        if _reads(texts, each) and _recent(seconds_of("", texts, format=each)):
+        if reads_times(texts, each) and _recent(seconds_of("", texts, format=each)):
             return each
     return None
 
@@ -176,7 +197,8 @@ def _recent(seconds: pa.Array) -> bool:
     return bool(least >= 315_532_800 and most < 4_102_444_800)  # 1980 to 2100
 
 
-def _reads(texts: pa.Array, format: str) -> bool:
+def reads_times(texts: pa.Array, format: str) -> bool:
+    """Return True if a format reads all texts."""
     return bool(seconds_of("", texts, format=format).null_count == 0)
 
 
@@ -219,6 +241,8 @@ def list_form(texts: pa.Array) -> ListForm | None:
         >>> list_form(pa.array(["United Kingdom", "France", "Saudi Arabia"])) is None
         True
     """
+    if are_bracketed(texts) or unread_numbers(texts) is not None:
+        return None
     for separator in _SEPARATORS:
         has = pc.match_substring(texts, separator)
         if pc.sum(has).as_py() < max(2, 0.05 * len(texts)):
@@ -247,6 +271,32 @@ def _are_values(separator: str, values: pa.Array, lengths: np.ndarray) -> bool:
         few_words = pc.less_equal(words, 2)
         return _share(few_words) >= 0.95 and lengths.mean() >= 1.5
     return _share(pc.less_equal(words, 6)) >= 0.95
+
+
+def are_bracketed(texts: pa.Array) -> bool:
+    """Return True for texts such as '[1, 2]' and '{"a": 1}'.
+
+    Example:
+        >>> are_bracketed(pa.array(["[1, 2]", "[]"])), are_bracketed(pa.array(["[1, 2]", "a"]))
+        (True, False)
+    """
+    return _all_match(texts, _BRACKETED)
+
+
+def unread_numbers(texts: pa.Array) -> str | None:
+    """Return what keeps numbers in texts from being read; None if the texts are no such numbers.
+
+    Example:
+        >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))
+        ('commas between thousands', 'a unit')
+    """
+    if _all_match(texts, _THOUSANDS + "|" + _WHOLE) and _any_matches(texts, _THOUSANDS):
+        return "commas between thousands"
+    return "a unit" if _all_match(texts, _WITH_UNIT) else None
+
+
+def _any_matches(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _share(flags: pa.Array) -> float:

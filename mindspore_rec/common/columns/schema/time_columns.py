@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
 
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.schema.column import (
@@ -14,7 +15,7 @@ from mindspore_rec.common.columns.schema.column import (
 )
 from mindspore_rec.common.columns.schema.column_names import is_time_name
 from mindspore_rec.common.columns.schema.profile import Profile
-from mindspore_rec.common.columns.schema.text_forms import digit_format
+from mindspore_rec.common.columns.schema.text_forms import digit_format, reads_times
 from mindspore_rec.common.columns.times import UNITS
 
 __all__ = ["likely_time", "time_column", "time_unit"]
@@ -75,7 +76,17 @@ def _is_candidate(profile: Profile) -> bool:
         return False
     if time_unit(profile.numbers) is not None:
         return profile.form is None
-    return profile.is_whole and digit_format(profile.numbers) is not None
+    return _digits(profile) is not None
+
+
+def _digits(time: Profile) -> str | None:
+    """Return the format of times such as 20260131, in integers or texts; None for other values."""
+    if not time.is_whole or time.numbers is None:
+        return None
+    format = digit_format(time.numbers)
+    if format is None or pa.types.is_floating(time.type):
+        return None
+    return format if time.form is None or reads_times(time.values, format) else None
 
 
 def time_column(time: Profile) -> tuple[Column, str]:
@@ -95,11 +106,10 @@ def time_column(time: Profile) -> tuple[Column, str]:
     assert time.numbers is not None
     if time.family == "time":
         return _of_times(where, time, time.numbers)
+    digits = _digits(time)
     unit = time_unit(time.numbers)
-    if unit is None and time.is_whole:
-        digits = digit_format(time.numbers)
-        if digits is not None:
-            return _column(time, None, digits), f"The time of the event, as digits {digits}."
+    if digits is not None and (unit is None or time.form is not None):
+        return _column(time, None, digits), f"The time of the event, as digits {digits}."
     unit = unit or "s"
     _check_range(where, time.numbers / UNITS[unit], f"as a number of {unit}")
     unit_or_default = None if unit == "s" else unit
@@ -113,17 +123,24 @@ def _column(time: Profile, unit: str | None, format: str | None) -> Column:
 def _check(where: str, time: Profile) -> None:
     if time.family == "nothing":
         raise ValueError(f"{where} is missing in all rows: name another column")
-    if time.lengths is not None or time.family not in ("time", "number"):
+    is_half = pa.types.is_float16(time.type)
+    if time.lengths is not None or time.family not in ("time", "number") or is_half:
         example = "" if time.family != "text" else f" such as {str(time.example())[:40]!r}"
         raise ValueError(
             f"{where} must be of numbers, timestamps or texts in one known format, it is "
             f"{time.type}{example}: convert it, pandas.to_datetime(column), or name another column"
         )
-    if time.family == "number" and time.form is not None and time.is_whole:
-        if digit_format(time.numbers if time.numbers is not None else np.zeros(0)) is None:
+    if time.family == "number" and time.form is not None and _digits(time) is None:
+        raise ValueError(
+            f"{where} has numbers that are written as texts, such as {time.example()!r}: make "
+            "numbers of them, .astype('int64')"
+        )
+    if pa.types.is_floating(time.type) and time.is_whole and time.numbers is not None:
+        digits = digit_format(time.numbers)
+        if digits is not None and time_unit(time.numbers) is None:
             raise ValueError(
-                f"{where} has numbers that are written as texts, such as {time.example()!r}: make "
-                "numbers of them, .astype('int64')"
+                f"{where} has digits such as {time.example():.0f} as floats: make integers of "
+                "them, .astype('int64')"
             )
     missing = int(time.missing.sum())
     if missing:
