@@ -14,7 +14,15 @@ import pyarrow as pa
 from mindspore_rec.command.figures import by_group, calibration_bins, figures_of, number_figures
 from mindspore_rec.common.columns.schema.schema import Schema
 
-__all__ = ["Scored", "Table", "metric_table", "score", "tables_of_scores", "task_figures"]
+__all__ = [
+    "Scored",
+    "Table",
+    "metric_table",
+    "score",
+    "tables_of_scores",
+    "task_figures",
+    "weights_of",
+]
 
 Predict = Callable[[pa.RecordBatch], npt.NDArray[np.floating]]
 Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
@@ -59,8 +67,9 @@ def score(predict: Predict, schema: Schema, batches: Iterable[pa.RecordBatch]) -
             continue
         labels.append(schema.labels_of(batch))
         predictions.append(np.asarray(predict(batch)).reshape(batch.num_rows, -1))
-        if schema.weight is not None:
-            weights.append(schema.pipeline.apply(batch, ["weight"])["weight"][:, 0])
+        weight = weights_of(schema, batch)
+        if weight is not None:
+            weights.append(weight)
         if schema.group is not None:
             groups.append(_texts(batch.column(schema.group.name)))
     if not labels:
@@ -71,6 +80,14 @@ def score(predict: Predict, schema: Schema, batches: Iterable[pa.RecordBatch]) -
         np.concatenate(weights) if weights else None,
         np.concatenate(groups) if groups else None,
     )
+
+
+def weights_of(schema: Schema, batch: pa.RecordBatch) -> npt.NDArray[np.float32] | None:
+    """Return the weights of rows, `[N]`; None if the schema has no weight."""
+    if schema.weight is None:
+        return None
+    made: npt.NDArray[np.float32] = schema.pipeline.apply(batch, ["weight"])["weight"][:, 0]
+    return made
 
 
 def _texts(column: pa.Array) -> npt.NDArray[Any]:

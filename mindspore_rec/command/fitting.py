@@ -19,7 +19,6 @@ from mindspore_rec.train.callbacks.progress import EvalCallback
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 from mindspore_rec.train.loop.rec_model import RecModel
-from mindspore_rec.train.loop.schema_loss import loss_of
 from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
@@ -70,7 +69,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     except (TypeError, ValueError) as error:
         raise ValueError(f"'model': {error}") from error
     optimizer = LazyAdam(net.trainable_params(), settings.train.learning_rate)
-    return RecModel(net, loss_of(schema), optimizer)
+    return RecModel(net, optimizer=optimizer)
 
 
 def fit(
@@ -133,10 +132,18 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
     if stopping is None:
         return [evaluation]
     measured = evaluation.metric_names()
-    if stopping.metric not in measured:
+    metric = stopping.metric or _first_metric(model, measured)
+    if metric not in measured:
         raise ValueError(
-            f"'train.early_stopping.metric' must be one of {', '.join(measured)}, "
-            f"got {stopping.metric!r}"
+            f"'train.early_stopping.metric' must be one of {', '.join(measured)}, got {metric!r}"
         )
-    mode = "min" if stopping.metric.startswith("log_loss") else "max"
-    return [evaluation, EarlyStopping(stopping.metric, stopping.patience, mode=mode)]
+    mode = "max" if metric.startswith("auc") else "min"
+    return [evaluation, EarlyStopping(metric, stopping.patience, mode=mode)]
+
+
+def _first_metric(model: RecModel, measured: Sequence[str]) -> str:
+    """Return the name of the first label's AUC; of its error if it is a number."""
+    assert model.schema is not None
+    first = model.schema.labels[0]
+    name = "auc" if first.binary else "rmse"
+    return name if name in measured else f"{name}.{first.name}"

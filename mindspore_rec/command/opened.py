@@ -31,12 +31,14 @@ class Parts:
     """Rows of a YAML file.
 
     Attributes:
-        train: training rows.
+        train: training rows, with thinned negatives if the YAML says so.
+        whole_train: all training rows.
         valid: validation rows, or None.
         test: test rows, or None.
     """
 
     train: Rows
+    whole_train: Rows
     valid: Rows | None
     test: Rows | None
 
@@ -88,14 +90,14 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
     if settings.sample is not None:
         thinned = rows_of(settings.source, settings, schema, thinned=True)
     train = _divided(thinned, settings, schema)[0]
-    others = list(_divided(whole, settings, schema)[1:])
+    whole_train, *others = _divided(whole, settings, schema)
     made: list[Rows | None] = []
     for share, paths in zip(split.shares()[1:], (split.valid, split.test), strict=True):
         if isinstance(paths, (str, tuple)):
             made.append(rows_of(paths, settings, schema))
         else:
             made.append(others.pop(0) if share > 0 else None)
-    return Parts(train, *made)
+    return Parts(train, whole_train, *made)
 
 
 def _divided(rows: Rows, settings: Settings, schema: Schema) -> tuple[Rows, ...]:

@@ -124,7 +124,9 @@ def _add_train(commands: Any) -> None:
         "mindspore-rec train clicks.yaml --model deepfm --epochs 2",
     )
     _add_yaml(made)
-    made.add_argument("--model", metavar="NAME", help="network, instead of the YAML's")
+    made.add_argument(
+        "--model", metavar="NAME", help="network with its default settings, instead of the YAML's"
+    )
     made.add_argument("--epochs", type=_least_one, help="passes, instead of the YAML's")
     made.add_argument("--workers", type=_least_one, help="processes, instead of the YAML's")
     made.add_argument("--seed", type=int, help="seed, instead of the YAML's")
@@ -140,7 +142,7 @@ def _add_train(commands: Any) -> None:
     )
     made.add_argument("--overwrite", action="store_true", help="replace an earlier training")
     made.add_argument(
-        "--no-baseline", action="store_true", help="do not train logistic regression to compare"
+        "--no-baseline", action="store_true", help="do not train a linear model to compare"
     )
 
 

@@ -137,12 +137,12 @@ class EarlyStoppingSettings:
     """End of the training when a metric of the validation rows has stopped improving.
 
     Args:
-        metric: 'auc' or 'log_loss', with a point and the label's name if there are several labels.
-            Default: 'auc'.
+        metric: 'auc', 'log_loss' or 'rmse', with a point and the label's name if there are several
+            labels. Default: 'auc' of the first label, or 'rmse' if that label is a number.
         patience: number of successive evaluations without improvement, at least 1. Default: 2.
     """
 
-    metric: str = "auc"
+    metric: str | None = None
     patience: int = 2
 
     def __post_init__(self) -> None:

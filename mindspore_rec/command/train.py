@@ -16,7 +16,9 @@ from mindspore_rec.command.evaluation import (
     score,
     tables_of_scores,
     task_figures,
+    weights_of,
 )
+from mindspore_rec.command.figures import base_rate
 from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
@@ -141,7 +143,8 @@ def _finish(
         if options.no_baseline:
             pass
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
-            of_models["logistic regression"] = _linear_figures(settings, schema, parts)
+            kind = "logistic" if schema.labels[0].binary else "linear"
+            of_models[f"{kind} regression"] = _linear_figures(settings, schema, parts)
         rates = _base_rates(schema, parts)
         of_models["base rate"] = task_figures(schema, scored.constant(rates))
         heading = f"Test rows: {len(scored.label):,}"
@@ -170,7 +173,7 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     """Return the test metrics of logistic regression that is trained in the same way."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
-    print("training logistic regression to compare", file=sys.stderr)
+    print("training a linear model to compare", file=sys.stderr)
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR))
     fitted = fit(linear, schema, parts, Place(), progress=False)
     assert parts.test is not None
@@ -181,8 +184,9 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
 
 def _base_rates(schema: Schema, parts: Parts) -> list[float]:
     """Return the mean of each label in a sample of the training rows."""
-    rows = one_batch(parts.train.sample(_SAMPLE, seed=0))
-    return [float(each) for each in schema.labels_of(rows).mean(axis=0)]
+    rows = one_batch(parts.whole_train.sample(_SAMPLE, seed=0))
+    labels, weight = schema.labels_of(rows), weights_of(schema, rows)
+    return [base_rate(labels[:, k], weight) for k in range(labels.shape[1])]
 
 
 def _curves(training: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,34 @@ def test_a_killed_training_continues_with_the_same_bits(tmp_path: Path):
     assert metrics(yaml) == metrics(yaml, "whole.run")
 
 
+def test_several_labels_and_numbers_to_predict(tmp_path: Path):
+    yaml = write_clicks(tmp_path, 1000)
+    text = YAML.replace("price: number", "price: {kind: label, binary: false}")
+    yaml.write_text(re.sub("model: .*", "model: mmoe", text))
+    assert main(["train", str(yaml), "--epochs", "1"]) == 0
+    figures = metrics(yaml)
+    assert list(figures) == ["mmoe", "base rate"]
+    assert list(figures["mmoe"]["price"]) == ["rmse", "mae"]
+    assert list(figures["mmoe"]["clicked"])[:2] == ["auc", "log_loss"]
+    rows, scores = str(tmp_path / "clicks.parquet"), str(tmp_path / "scores.csv")
+    assert main(["predict", str(yaml), rows, "-o", scores]) == 0
+    assert list(pd.read_csv(scores).columns) == ["time", "user", "price", "clicked"]
+    (tmp_path / "number.yaml").write_text(text.replace("clicked: label", "clicked: ignored"))
+    assert main(["train", str(tmp_path / "number.yaml"), "--epochs", "1"]) == 0
+    assert list(metrics(yaml, "number.run")) == ["dcn_v2", "linear regression", "base rate"]
+    assert main(["predict", str(tmp_path / "number.yaml"), rows, "-o", scores]) == 0
+    assert list(pd.read_csv(scores).columns) == ["time", "user", "price", "prediction"]
+
+
+def test_thinned_negatives_leave_probabilities_as_they_are(tmp_path: Path):
+    yaml = write_clicks(tmp_path, yaml=YAML + "sample: {negatives: 0.2}\n")
+    assert main(["train", str(yaml), "--epochs", "2", "--no-baseline"]) == 0
+    training = json.loads((tmp_path / "clicks.run" / "training.json").read_text())
+    assert training["samples"] < 0.7 * 2 * 2400
+    assert 0.8 < metrics(yaml)["dcn_v2"]["clicked"]["calibration"] < 1.25
+    assert metrics(yaml)["base rate"]["clicked"]["calibration"] > 0.9
+
+
 @pytest.mark.distributed
 def test_workers_train_together(tmp_path: Path):
     yaml = write_clicks(tmp_path)

@@ -30,7 +30,7 @@ def test_a_short_file_has_the_defaults():
     assert made.model == ModelSettings("dcn_v2", {})
     assert made.split.shares() == (0.8, 0.1, 0.1)
     assert (made.train.epochs, made.train.workers) == (3, 1)
-    assert made.train.stopping == EarlyStoppingSettings("auc", 2)
+    assert made.train.stopping == EarlyStoppingSettings(None, 2)
 
 
 def test_everything_can_be_set():
