@@ -6,11 +6,12 @@
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
 batches of 4096 rows. Each round reads all rows by each reader in turn, with the same number of
-threads: pyarrow's scan of a data set (also with memory of malloc, as the reader), `Rows.batches` in order and shuffled, PyTorch's DataLoader
-over pyarrow's batches if torch is installed, the packed format of `datasets.common`, and
-`Rows.batches` with the feature stage, whose time is divided among the arrays that it makes. The
-first round is not counted, so the files are in the system's page cache. The speed of a shared
-machine changes between rounds, so the CPU time of a reader is reported too.
+threads: pyarrow's scan of a data set, with Arrow's memory pool and with the pool of malloc, as the
+reader has it; `Rows.batches` in order and shuffled; PyTorch's DataLoader over pyarrow's batches if
+torch is installed; the packed format of `datasets.common`; `Rows.batches` with the feature stage,
+whose time is divided among the arrays that it makes. The first round is not counted, so the files
+are in the system's page cache. The speed of a shared machine changes between rounds, so the CPU
+time of a reader is reported too.
 
 `--bytes` also reads a file with as many bytes of values, which dictionaries and runs make small on
 disk, and compares the memory of the process in the first and the last fifth of the pass.
