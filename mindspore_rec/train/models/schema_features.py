@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from mindspore import nn
 
-from mindspore_rec.common.columns.lists import PADDING_KEY
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
 from mindspore_rec.train.models.schema_cells import SchemaEmbedding, SchemaSum
 from mindspore_rec.train.models.schema_tables import groups_of_fields
 
-__all__ = ["SchemaEmbedding", "SchemaFeatures"]
+__all__ = ["SchemaFeatures"]
 
 
 @dataclass(frozen=True)
