@@ -35,6 +35,7 @@ PACKAGE = "mindspore_rec"
 FACES = (
     "cache",
     "checkpoint",
+    "data",
     "feature",
     "graph",
     "launch",
