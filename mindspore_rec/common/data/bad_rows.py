@@ -100,8 +100,9 @@ class BadRowCount:
         """Raise a ValueError if the share of bad rows is larger than allowed."""
         if self._bad > self.settings.most_share * self._rows:
             raise ValueError(
-                f"{self._bad} of {self._rows} rows cannot be read, more than the share "
-                f"{self.settings.most_share:g} that bad_rows allows; the first: {self._in_order()[0]}"
+                f"{self._bad} of {self._rows} rows cannot be read, more than "
+                f"the share {self.settings.most_share:g} that bad_rows allows; the first: "
+                f"{self._in_order()[0]}"
             )
 
     def report(self) -> BadRowReport:
