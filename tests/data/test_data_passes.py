@@ -191,8 +191,7 @@ def test_a_sample_and_a_split_follow_from_the_place_of_a_row(tmp_path):
         found: dict[int, float] = {}
         for worker in range(workers):
             batches = thinned.batches(16, shuffle=True, seed=workers)
-            share = batches.split_by_worker(worker, workers) if workers > 1 else batches
-            for batch in share:
+            for batch in batches.split_by_worker(worker, workers):
                 found.update(zip(ids(batch), batch["weight"].to_pylist(), strict=True))
         assert set(found) == expected
         assert all(weight == (1 if row % 4 == 0 else 4) for row, weight in found.items())
@@ -231,6 +230,33 @@ def test_a_state_of_other_data_or_order_is_refused(tmp_path):
     resized = rows.batches(3, shuffle=True, seed=1)
     resized.load_state_dict(state)
     assert sorted(sum(rest(resized), [])) == list(range(50))
+
+
+def test_each_worker_has_batches_of_its_own(tmp_path):
+    batches = write(tmp_path, [50], 10, "parquet").batches(10)
+    assert batches.split_by_worker(0, 1) is batches
+    assert batches.split_by_worker(1, 2) is batches and batches.split_by_worker(1, 2) is batches
+    with pytest.raises(ValueError, match=r"worker 1 of 2: call rows.batches\(\) for worker 0"):
+        batches.split_by_worker(0, 2)
+
+
+def test_a_state_may_be_loaded_before_the_workers_are_known(tmp_path):
+    """As RecCheckpoint does: restore() comes before the training divides its data."""
+    rows = write(tmp_path, [300], 5, "parquet")
+
+    def share(worker: int) -> ArrowBatches:
+        return rows.batches(12, shuffle=True, buffer_rows=10).split_by_worker(worker, 3)
+
+    whole, states = [], []
+    for worker in range(3):
+        one = share(worker)
+        whole.append(rest(one))
+        states.append(one.state_dict(4))
+    for worker in range(3):
+        resumed = rows.batches(12, shuffle=True, buffer_rows=10)
+        resumed.load_state_dict(join_states(states))
+        assert resumed.batches == 4
+        assert rest(resumed.split_by_worker(worker, 3)) == whole[worker][4:]
 
 
 def test_an_iteration_that_is_left_early_is_over(tmp_path):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -43,6 +42,8 @@ class ArrowBatches(BatchSource):
         self._number = 0
         self._places: deque[tuple[int, Place]] = deque([(0, Place(0))], maxlen=_STATES_KEPT)
         self._digest = ""
+        self._begun = False  # whether a pass has been read
+        self._loaded: Mapping[str, Any] | None = None  # before the workers are known
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass, or over the rest of the pass after a restart.
@@ -50,6 +51,7 @@ class ArrowBatches(BatchSource):
         Raises:
             ValueError: there are no rows, or a row cannot be read.
         """
+        self._begun = True
         begin, self._next = self._next, Place(self._next.number + 1)
         return self._read(begin)
 
@@ -75,7 +77,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def passes(self) -> int:
-        """Number of complete passes before the one in which the last batch is."""
+        """Number of complete passes over all runs."""
         place = self._places[-1][1]
         return place.number + place.ended
 
@@ -121,12 +123,10 @@ class ArrowBatches(BatchSource):
             TypeError, ValueError: `state` is not of these data in this order.
             RuntimeError: batches have been read.
         """
-        if self._number or self._next != Place(0):
+        if self._begun or self._next != Place(0):
             raise RuntimeError("load_state_dict must be called before the first batch is read")
-        self._next = place_of(state, self._worker, self.order, self._data_digest())
-        self._number = int(state["batches"])
-        self._places.clear()
-        self._places.append((self._number, self._next))
+        self._begin_at(state)
+        self._loaded = state
 
     def skip_passes(self, passes: int) -> None:
         """Mark `passes` passes as already read."""
@@ -135,17 +135,36 @@ class ArrowBatches(BatchSource):
     # ---- several workers
 
     def split_by_worker(self, worker: int, workers: int) -> ArrowBatches:
-        """Return the batches of one worker's share: no row is lost, and none is in two shares.
+        """Return this object, which from now on yields one worker's share of the rows.
 
-        Each pass divides its windows among the workers; if there are few, the rows of each window.
-        The workers' batches have `batch_size` rows together.
+        No row is lost, and none is in two shares. Each pass divides its windows among the workers;
+        if there are few, the rows of each window. The workers' batches have `batch_size` rows
+        together.
+
+        Raises:
+            ValueError: `worker` is out of range, or this object is the share of another worker:
+                each worker needs batches of its own.
         """
         if not 0 <= worker < workers:
             raise ValueError(f"worker must be in [0, {workers - 1}], got {worker}")
-        share = copy.copy(self)
-        share._worker = Worker(worker, workers)
-        share._places = deque(self._places, maxlen=_STATES_KEPT)
-        return share
+        share = Worker(worker, workers)
+        if share == self._worker:
+            return self
+        if self._worker != Worker(0, 1) or self._begun:
+            raise ValueError(
+                f"these batches are read by worker {self._worker.number} of "
+                f"{self._worker.workers}: call rows.batches() for worker {worker} of {workers}"
+            )
+        self._worker = share
+        if self._loaded is not None:
+            self._begin_at(self._loaded)
+        return self
+
+    def _begin_at(self, state: Mapping[str, Any]) -> None:
+        self._next = place_of(state, self._worker, self.order, self._data_digest())
+        self._number = int(state["batches"])
+        self._places.clear()
+        self._places.append((self._number, self._next))
 
     @property
     def _share_of_batch(self) -> int:

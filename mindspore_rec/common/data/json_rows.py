@@ -42,7 +42,7 @@ class JsonRows(TextRows):
         known = pa.schema([(name, kind) for name, kind in settings.types.items()])
         block = self._blocks.first()
         try:
-            found = _read(block, known, "infer").schema
+            inferred = _read(block, known, "infer").schema
         except pa.ArrowInvalid:
             tables, _ = good_rows(
                 self.records(block), lambda some: _read(b"".join(some), known, "infer"), 1000
@@ -51,10 +51,10 @@ class JsonRows(TextRows):
                 raise ValueError(
                     f"{file.name} has no line with a JSON object in its first block"
                 ) from None
-            found = _usual(tables)
+            inferred = _usual(tables)
         fields = [
             field.with_type(pa.string()) if pa.types.is_null(field.type) else field
-            for field in found
+            for field in inferred
         ]
         self._schema = pa.schema(fields)
         check_names(self._schema.names, file.name)

@@ -11,7 +11,7 @@ from mindspore_rec.common.stream.worker_states import states_in
 
 __all__ = ["Place", "Worker", "place_of"]
 
-_LAST = 2**31  # number after that of any item
+_LAST = 2**31  # greater than the number of any item
 
 
 class Worker(NamedTuple):

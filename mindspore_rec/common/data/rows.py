@@ -94,7 +94,7 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Columns besides those of the filter leave no row out.
+                # Only the columns of the filter decide which rows are counted.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -253,7 +253,7 @@ class Rows:
         random = np.random.default_rng(seed)
         parts = self._selection.parts()
         order = random.permutation(len(parts))
-        found: dict[int, pa.RecordBatch] = {}
+        drawn: dict[int, pa.RecordBatch] = {}
         for quota in (True, False):  # without quotas, if parts with few rows left too many out
             total = 0
             for place, number in enumerate(order):
@@ -263,11 +263,11 @@ class Rows:
                 read = self._read(parts[number])
                 wanted = min(-(-(rows - total) // left), read.num_rows)
                 chosen = np.sort(random.permutation(read.num_rows)[:wanted])
-                found[int(number)] = read.take(pa.array(chosen))
+                drawn[int(number)] = read.take(pa.array(chosen))
                 total += wanted
             if total >= rows:
                 break
-        tables = [pa.Table.from_batches([found[each]]) for each in sorted(found)]
+        tables = [pa.Table.from_batches([drawn[each]]) for each in sorted(drawn)]
         return pa.concat_tables(tables) if tables else self.arrow_schema.empty_table()
 
     # ---- batches
@@ -330,14 +330,14 @@ def _whole(shares: Sequence[float]) -> list[float]:
     """Return shares that add up to 1."""
     if not shares:
         raise ValueError("split needs at least one share, such as split(0.8)")
-    given = [
+    checked = [
         check_number("each share", each, low=0, high=1, low_open=True, high_open=True)
         for each in shares
     ]
-    total = sum(given)
+    total = sum(checked)
     if total > 1 + 1e-9:
         raise ValueError(f"shares must add up to at most 1, got {list(shares)}")
-    return given if total > 1 - 1e-9 else [*given, 1 - total]
+    return checked if total > 1 - 1e-9 else [*checked, 1 - total]
 
 
 def _in_order(selection: Selection, threads: int) -> Iterator[pa.RecordBatch]:

@@ -80,10 +80,10 @@ class TextRows(FileRows):
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
         """Return why a record is bad, in words of columns and values."""
         text = " ".join(str(error).split())
-        found = _CONVERSION.search(text)
-        if found is None:
+        match = _CONVERSION.search(text)
+        if match is None:
             return _ROW.sub("", text)
-        number, kind, rest = int(found[1]), found[2], found[3]
+        number, kind, rest = int(match[1]), match[2], match[3]
         names = self.schema.names
         name = names[number] if number < len(names) else f"#{number}"
         if "UTF8" in rest or "UTF-8" in rest:
@@ -107,10 +107,10 @@ class TextRows(FileRows):
     ) -> pa.Table:
         records = self.records(body)
         most = 1 if not self._bad.settings.most_share else _MOST_BAD
-        tables, found = good_rows(records, lambda some: self.parse(b"".join(some), columns), most)
+        tables, refused = good_rows(records, lambda some: self.parse(b"".join(some), columns), most)
         first = self._blocks.line_of(number) + skipped
         bad, line, at = [], first, 0
-        for place, error in found:
+        for place, error in refused:
             for each in records[at:place]:
                 line += each.count(b"\n")
             at = place
