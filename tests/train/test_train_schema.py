@@ -9,6 +9,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from mindspore import Tensor
 
@@ -228,3 +229,29 @@ def test_what_is_refused() -> None:
         columns = [CategoryColumn("city"), CLICK]
         RecModel(models.DCN(Schema(columns), name="schema.no_group"), metrics=["gauc"])
     assert plain.schema is not None
+
+
+def test_rows_of_every_form_get_one_answer(tmp_path: Path) -> None:
+    rows = clicks(300)
+    schema = Schema([*BASE, CLICK], embedding_dim=8)
+    model = RecModel(models.DCN(schema, hidden=(8,), name="schema.forms"))
+    model.train(2, rows, progress=False)
+    answers = model.predict(rows)
+    names = [column.name for column in schema.features]
+    rows[names].to_parquet(tmp_path / "new.parquet")  # without labels
+    forms: dict[str, Any] = {
+        "frame with a column that Arrow cannot convert": rows.assign(other=[object()] * 300),
+        "rows of a file": read(tmp_path / "new.parquet", schema),
+        "table": pa.Table.from_pandas(rows[names[::-1]]),
+        "dicts": rows[names].to_dict("records"),
+        "dict of columns": rows.to_dict("list"),
+    }
+    for form, each in forms.items():
+        np.testing.assert_array_equal(model.predict(each), answers, err_msg=form)
+    assert model.predict(rows[:0]).shape == (0,)
+    row = {**rows.iloc[0].to_dict(), "tags": []}
+    assert model.predict({name: [value] for name, value in row.items()}).shape == (1,)
+    with pytest.raises(TypeError, match="got a Series"):
+        model.predict(rows.iloc[0])
+    with pytest.raises(ValueError, match="must have a column 'clicked'"):
+        model.train(1, read(tmp_path / "new.parquet", schema), progress=False)

@@ -208,8 +208,9 @@ def _ragged(values: list[Any]) -> pa.Array | None:
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None
-    if len(rows) == len(values) and len({len(each) for each in rows}) == 1:
-        return None
+    lengths = {len(each) for each in rows}
+    if len(rows) == len(values) and len(lengths) == 1 and lengths != {0}:
+        return None  # an array of 2 dimensions
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, TypeError):

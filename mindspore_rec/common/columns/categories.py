@@ -10,7 +10,8 @@ from mindspore_rec.common.checks import check_one_of
 
 __all__ = ["as_categories", "check_values", "whole_numbers"]
 
-_WHOLE = r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"
+_WHOLE = r"^\s*[+-]?0*[0-9]{1,19}(\.0*)?\s*$"
+_GREATEST, _LEAST = "9223372036854775807", "9223372036854775808"  # without the sign
 
 
 def check_values(values: str | None) -> str | None:
@@ -56,7 +57,16 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array:
-    """Return texts as int64; a text that is no whole number becomes missing."""
+    """Return texts as int64; a text that is no whole number of int64 becomes missing.
+
+    Example:
+        >>> whole_numbers(pa.array(["-7.0", "9223372036854775807", "9" * 19])).to_pylist()
+        [-7, 9223372036854775807, None]
+    """
     legal = pc.match_substring_regex(texts, _WHOLE)
-    digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+|\.0*$", "")
-    return pc.if_else(legal, digits, None).cast(pa.int64())
+    digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0*$", "")
+    digits = pc.replace_substring_regex(digits, r"^(-?)\+?0*([0-9])", r"\1\2")
+    bare = pc.replace_substring(digits, "-", "")
+    most = pc.if_else(pc.starts_with(digits, "-"), _LEAST, _GREATEST)
+    fits = pc.or_(pc.less(pc.utf8_length(bare), 19), pc.less_equal(bare, most))
+    return pc.if_else(pc.and_(legal, fits), digits, None).cast(pa.int64())

@@ -109,11 +109,18 @@ class IpcStreamRows(FileRows):
 
 
 class TableRows(FileRows):
-    """Rows of a table or data frame in memory; a part is 65,536 rows."""
+    """Rows of a table or data frame in memory; a part is 65,536 rows.
 
-    def __init__(self, frame: Any, name: str) -> None:
+    Args:
+        frame: the table or data frame.
+        name: its name in messages.
+        needed: names of columns that are read. Other columns of a pandas frame are left out if
+            Arrow has no type for their values. Default: None, all columns are read.
+    """
+
+    def __init__(self, frame: Any, name: str, needed: Sequence[str] | None = None) -> None:
         self.name = name
-        self._table = _table_of(frame, name)
+        self._table = _table_of(frame, name, needed)
         check_names(self._table.column_names, name)
 
     @property
@@ -135,7 +142,7 @@ class TableRows(FileRows):
         return self._table.slice(number * _TABLE_PART, _TABLE_PART).select(list(columns))
 
 
-def _table_of(frame: Any, name: str) -> pa.Table:
+def _table_of(frame: Any, name: str, needed: Sequence[str] | None) -> pa.Table:
     if isinstance(frame, pa.Table):
         return frame
     if isinstance(frame, pa.RecordBatch):
@@ -143,10 +150,20 @@ def _table_of(frame: Any, name: str) -> pa.Table:
     try:
         if type(frame).__module__.startswith("pandas"):
             check_names([str(each) for each in frame.columns], name)
-            return pa.Table.from_pandas(frame, preserve_index=False)
+            return _table_of_pandas(frame, needed)
         if not hasattr(frame, "__arrow_c_stream__"):
             raise TypeError(f"{name} must have __arrow_c_stream__, got {type(frame).__name__}")
         return pa.table(frame)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         shown = " ".join(str(error).split())
         raise ValueError(f"{name} has a column with values of several types: {shown}") from error
+
+
+def _table_of_pandas(frame: Any, needed: Sequence[str] | None) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        if needed is None:
+            raise
+        chosen = [place for place, each in enumerate(frame.columns) if str(each) in needed]
+        return pa.Table.from_pandas(frame.iloc[:, chosen], preserve_index=False)

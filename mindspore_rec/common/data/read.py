@@ -49,8 +49,9 @@ def read(
             folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
             frame of pandas or Polars, an Arrow table, or another object with
             ``__arrow_c_stream__``. Folders ``day=3`` in a folder or glob are a column `day`.
-        schema: the `Schema` of the columns. Its columns alone are read, and are checked. Default:
-            None, all columns are read as they are stored.
+        schema: the `Schema` of the columns. Its columns alone are read, and are checked. Rows to
+            predict may lack label, weight, time and group. Default: None, all columns are read as
+            they are stored.
         columns: names of the columns that are read. Default: None, the columns of the schema, or
             all columns.
         where: filter, as for `Rows.where`. Default: None.
@@ -79,7 +80,8 @@ def read(
     bad = BadRowCount(bad_rows or BadRows())
     if is_frame(source):
         name = f"the {type(source).__name__}"
-        data = DataParts(name, [], _no_file, bad, TableRows(source, name))
+        needed = columns if schema is None or columns is not None else schema.raw_columns
+        data = DataParts(name, [], _no_file, bad, TableRows(source, name, needed))
     else:
         files = find_files(source, _format_name(format), filesystem)
         data = DataParts(_shown(source), files, _opener(format, bad), bad)
@@ -87,20 +89,23 @@ def read(
     if columns is not None:
         rows = rows.select(columns)
     elif schema is not None:
-        _check_columns(schema, data)
-        rows = rows.select(schema.raw_columns)
+        rows = rows.select(_columns_in(schema, data))
     if sample is not None:
         rows.arrow_schema  # noqa: B018  - the label must be there
     return rows if where is None else rows.where(where)
 
 
-def _check_columns(schema: Any, data: DataParts) -> None:
-    for name in schema.raw_columns:
-        if name not in data.schema.names:
+def _columns_in(schema: Any, data: DataParts) -> list[str]:
+    """Return the columns of the schema that the data have; only features must be there."""
+    features = {column.name for column in schema.features}
+    names = data.schema.names
+    for name in features:
+        if name not in names:
             raise ValueError(
                 f"{data.source} has no column {name!r}, which the schema has: its columns are "
-                f"{data.schema.names}"
+                f"{names}"
             )
+    return [name for name in schema.raw_columns if name in names]
 
 
 def _format_name(format: Any) -> str | None:

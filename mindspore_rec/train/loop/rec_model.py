@@ -835,7 +835,7 @@ class RecModel(Model):
         Args:
             *predict_data: the network's inputs, Tensors or NumPy arrays. If the network was made
                 from a schema, the argument may also be rows: a DataFrame, an Arrow Table, a dict of
-                columns, or a `mindspore_rec.data.Rows`. The rows need no labels.
+                columns, a list of dicts, or a `mindspore_rec.data.Rows`. The rows need no labels.
             backend: only None is supported.
             config: only None is supported.
 

@@ -11,6 +11,7 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.schema.faults import missing_column
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batches import ArrowBatches
 from mindspore_rec.common.data.read import read
@@ -36,8 +37,12 @@ def schema_of(network: nn.Cell) -> Schema | None:
 
 def is_raw(data: Any) -> bool:
     """Return True if data are rows of raw columns and not arrays of a network."""
-    if isinstance(data, (Tensor, np.ndarray, list, tuple)):
+    if isinstance(data, list):
+        return bool(data) and isinstance(data[0], Mapping)
+    if isinstance(data, (Tensor, np.ndarray, tuple)):
         return False
+    if type(data).__name__ == "Series":
+        raise TypeError("rows must be a DataFrame, got a Series: frame.iloc[[0]] is one row")
     if isinstance(data, (Rows, Mapping)):
         return True
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
@@ -111,6 +116,9 @@ class SchemaTraining:
             source = rows.batches(size, shuffle=is_train, seed=seed)
         else:
             return data
+        for name in self.schema.raw_columns:
+            if name not in rows.names:
+                raise missing_column(name, rows.names)
         if is_train:
             self.fit(rows)
         elif not self.schema.is_fitted:
@@ -167,23 +175,32 @@ class SchemaTraining:
 
 
 def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
+    names = [column.name for column in schema.features]
     if isinstance(data, Rows):
-        names = [column.name for column in schema.features]
         for batch in data.select(names).batches(_EVAL_BATCH).read():
             yield batch.plain
         return
-    rows = to_record_batch(data if isinstance(data, Mapping) else _table_of(data))
+    rows = to_record_batch(_features_of(data, names))
     for first in range(0, rows.num_rows, _EVAL_BATCH):
         yield rows.slice(first, _EVAL_BATCH)
 
 
-def _table_of(data: Any) -> Any:
+def _features_of(data: Any, names: list[str]) -> Any:
+    """Return the columns of features, in a form that `to_record_batch` takes."""
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
-        return data
-    return pa.table(data)
+    if isinstance(data, list):  # of dicts
+        data = pa.Table.from_pylist([dict(row) for row in data])
+    elif not isinstance(data, (Mapping, pd.DataFrame, pa.Table, pa.RecordBatch)):
+        data = pa.table(data)
+    known = list(data.schema.names if hasattr(data, "schema") else data)
+    for name in names:
+        if name not in known:
+            raise missing_column(name, [str(each) for each in known])
+    if isinstance(data, Mapping):
+        return {name: data[name] for name in names}
+    return data[names] if isinstance(data, pd.DataFrame) else data.select(names)
 
 
 def _size_of(rows: Rows) -> int:
