@@ -112,12 +112,15 @@ def as_kind(kind: str, batch: dict[str, Any]) -> Any:
     }[kind]()
 
 
+LATER = {"decimal"}  # keys of states that the recording's version lacked
+
+
 def assert_close(found: Any, recorded: Any) -> None:
     """Compare nested values; NumPy adds numbers in another order where vectors are shorter."""
     if isinstance(recorded, float):
         assert found == pytest.approx(recorded, rel=1e-13)
     elif isinstance(recorded, dict):
-        assert found.keys() == recorded.keys()
+        assert found.keys() - LATER == recorded.keys()
         for name, value in recorded.items():
             assert_close(found[name], value)
     elif isinstance(recorded, list):

@@ -206,3 +206,42 @@ def test_failed_fit_and_load_change_nothing() -> None:
     with pytest.raises((ValueError, KeyError)):
         schema.load_state_dict({})
     assert schema.state_dict() == before
+
+
+@pytest.mark.parametrize("first", [["7", "8", "a"], [7, 8, 9], [7.0, 8.0, None]])
+def test_a_category_has_one_key_in_data_of_every_type(first: list[Any]) -> None:
+    """A file in which all ids are digits has integers, and the next file may have texts."""
+    schema = Schema([CategoryColumn("id"), LabelColumn("clicked")])
+    before = Schema([CategoryColumn("id"), LabelColumn("clicked")])
+    schema.fit({"id": first, "clicked": [1, 0, 1]})
+    keys = [
+        schema.arrays_of({"id": values}, with_label=False)["ids"].tolist()
+        for values in (["7", "8"], [7, 8], np.array([7, 8], np.float32), np.array([7, 8], np.uint8))
+    ]
+    assert all(each == keys[0] for each in keys) and keys[0][0] != keys[0][1]
+    assert schema.arrays_of({"id": first}, with_label=False)["ids"].tolist()[:2] == keys[0]
+    assert schema.reads_like(before) and before.reads_like(schema)
+    assert not schema.reads_like(
+        Schema([CategoryColumn("id", admission=2), LabelColumn("clicked")])
+    )
+    made = Schema.from_description(schema.describe())
+    assert made.arrays_of({"id": ["7", "8"]}, with_label=False)["ids"].tolist() == keys[0]
+
+
+def test_a_number_has_one_bucket_in_columns_of_both_floats() -> None:
+    schema = Schema([NumberColumn("price"), LabelColumn("clicked")])
+    prices = np.arange(40) / 10
+    schema.fit({"price": np.repeat(prices, 50), "clicked": np.tile([0, 1], 1000)})
+    double = schema.arrays_of({"price": prices}, with_label=False)
+    single = schema.arrays_of({"price": prices.astype(np.float32)}, with_label=False)
+    for name in double:
+        np.testing.assert_array_equal(double[name], single[name])
+
+
+def test_ids_of_19_digits_in_texts_are_whole_numbers() -> None:
+    schema = Schema([CategoryColumn("id", values="whole")])
+    ids = [1234567890123456789, -(2**63), 2**63 - 1, 0, -7]
+    as_numbers = schema.arrays_of({"id": ids})["ids"]
+    np.testing.assert_array_equal(
+        schema.arrays_of({"id": [str(k) for k in ids]})["ids"], as_numbers
+    )

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
 
-__all__ = ["as_categories", "check_values", "whole_numbers"]
+__all__ = ["as_categories", "check_values", "values_of_type", "whole_numbers"]
 
 _WHOLE = r"^\s*[+-]?0*[0-9]{1,19}(\.0*)?\s*$"
 _GREATEST, _LEAST = "9223372036854775807", "9223372036854775808"  # without the sign
@@ -70,3 +70,26 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
     most = pc.if_else(pc.starts_with(digits, "-"), _LEAST, _GREATEST)
     fits = pc.or_(pc.less(pc.utf8_length(bare), 19), pc.less_equal(bare, most))
     return pc.if_else(pc.and_(legal, fits), digits, None).cast(pa.int64())
+
+
+def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | None:
+    """Return 'text' or 'whole', the type of categories; None if the type tells neither.
+
+    Args:
+        kind: Arrow type of the column, or of its lists.
+        separator: text between the values of a list in a column of texts.
+
+    Example:
+        >>> [values_of_type(kind) for kind in (pa.list_(pa.int64()), pa.string(), pa.null())]
+        ['whole', 'text', None]
+    """
+    while hasattr(kind, "value_type"):  # of lists and dictionaries
+        kind = kind.value_type
+    types = pa.types
+    if separator is not None:
+        return "text"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return "whole"
+    return None

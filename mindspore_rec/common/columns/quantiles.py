@@ -67,6 +67,7 @@ class QuantileScale(Number):
         self.sample = check_int("sample", sample, 1, 1 << 20)
         self._seen = np.empty(0)  # until there are enough of them
         self._fixed = False
+        self._decimal = True  # False for states of earlier versions
         self._said = False
         self._learn_from(self._seen)
 
@@ -108,6 +109,7 @@ class QuantileScale(Number):
             "edges": self._edges.tolist(),
             "seen": self._seen.tolist(),
             "fixed": self._fixed,
+            "decimal": self._decimal,
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -136,10 +138,18 @@ class QuantileScale(Number):
             and bool((np.diff(points) > 0).all() and (np.diff(edges) > 0).all())
             and bool(0 <= ranks.min() and ranks.max() <= 1)
         )
-        if not whole or not isinstance(state["fixed"], bool):
+        decimal = state.get("decimal", False)
+        if not whole or not isinstance(state["fixed"], bool) or not isinstance(decimal, bool):
             raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
         self._points, self._ranks, self._edges, self._seen = points, ranks, edges, seen
         self._fixed = state["fixed"]
+        self._decimal = decimal
+
+    def _numbers(self, values: pa.Array) -> np.ndarray:
+        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from,
+        so that 0.1 is in one bucket in a column of either type."""
+        numbers = super()._numbers(values)
+        return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 
     def _array(self, values: Any) -> pa.Array:
         return values_array(f"column {self.column!r} must", values, "be numbers")
@@ -225,3 +235,29 @@ class QuantileBucket(QuantileScale):
 def _spread(ordered: np.ndarray, intervals: int) -> np.ndarray:
     at = np.linspace(0, len(ordered) - 1, intervals + 1).round().astype(np.int64)
     return ordered[at]
+
+
+def _is_short(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_float32(kind))
+
+
+def _decimals(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers rounded to 7 significant digits, as many as a float32 has.
+
+    Example:
+        >>> float(np.float32(0.1))
+        0.10000000149011612
+        >>> _decimals(np.array([0.10000000149011612, np.nan, np.inf])).tolist()
+        [0.1, nan, inf]
+    """
+    made = numbers.copy()
+    there = np.isfinite(numbers) & (np.abs(numbers) >= np.finfo(np.float32).tiny)
+    known = numbers[there]
+    digits = 6 - np.floor(np.log10(np.abs(known)))
+    factor = 10.0 ** np.abs(digits)
+    made[there] = np.where(
+        digits >= 0, np.round(known * factor) / factor, np.round(known / factor) * factor
+    )
+    return made

@@ -106,7 +106,8 @@ class RecModel(Model):
             with two values, the squared error of numbers, times the weight if rows have weights.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None; if the network was made from a schema and
-            `loss_fn` is None too, `LazyAdam` with a learning rate of 0.002.
+            `loss_fn` is None too, `LazyAdam` with the `default_learning_rate` of the network, 0.002
+            for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
             the network was made from a schema, the metrics may be a list of names: 'auc',
             'log_loss', 'normalized_entropy', 'calibration', 'gauc' and 'rmse'. Default: 'auc' and
@@ -194,7 +195,10 @@ class RecModel(Model):
             if loss_fn is None and schema.labels:
                 loss_fn = loss_of(schema)
                 if optimizer is None:
-                    optimizer = LazyAdam(network.trainable_params(), learning_rate=_LEARNING_RATE)
+                    rate = getattr(network, "default_learning_rate", _LEARNING_RATE)
+                    optimizer = LazyAdam(network.trainable_params(), learning_rate=rate)
+            if isinstance(metrics, str):
+                metrics = [metrics]
             if metrics is None or isinstance(metrics, (list, tuple, set)):
                 metrics = metrics_of(None if metrics is None else list(metrics), schema)
         super().__init__(

@@ -46,7 +46,7 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     """
     known = {**_BINARY, **_NUMBER}
     made: dict[str, Metric] = {}
-    for name in known if names is None else names:
+    for name in known if names is None else [str(each).lower() for each in names]:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
             hint = f": {near[0]!r} is similar" if near else f": known are {', '.join(known)}"

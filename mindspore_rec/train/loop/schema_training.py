@@ -139,7 +139,7 @@ class SchemaTraining:
             raise ValueError(f"{argument} must be read without sample=: {reason}")
 
     def _check_schema(self, rows: Rows, argument: str) -> None:
-        if rows.schema is not None and rows.schema.describe() != self.schema.describe():
+        if rows.schema is not None and not self.schema.reads_like(rows.schema):
             raise ValueError(f"{argument} must be read with the schema of the network")
 
     def fit(self, rows: Rows) -> None:
@@ -191,7 +191,7 @@ def _features_of(data: Any, names: list[str]) -> Any:
     import pyarrow as pa
 
     if isinstance(data, list):  # of dicts
-        data = pa.Table.from_pylist([dict(row) for row in data])
+        data = pd.DataFrame([dict(row) for row in data])
     elif not isinstance(data, (Mapping, pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = pa.table(data)
     known = list(data.schema.names if hasattr(data, "schema") else data)

@@ -53,6 +53,9 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
+    # A weight is a logit's share, so it has further to go than the weights of a perceptron.
+    default_learning_rate = 0.02
+
     def __init__(
         self, schema: Schema | Features, *, name: str = "logistic_regression", seed: int = 0
     ) -> None:

@@ -50,6 +50,8 @@ class Network(nn.Cell):
         features: the description of the arrays, which makes the cells that read them.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, one output.
+        default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
+            for the network. Default: 0.002.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
@@ -76,6 +78,7 @@ class Network(nn.Cell):
     """
 
     several_tasks: ClassVar[bool] = False
+    default_learning_rate: ClassVar[float] = 0.002
 
     def __init__(self, schema: Schema | Features, *, name: str, seed: int, **settings: Any) -> None:
         super().__init__()

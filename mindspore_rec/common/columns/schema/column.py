@@ -175,8 +175,8 @@ class CategoryColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
-            the text '7' to the whole number 7, or 7 to '7'. Default: None, values are used
-            unchanged, so '7' and 7 are different categories.
+            the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
+            type of the training rows. Until then '7' and 7 are different categories.
         group: whether metrics are also computed per value. Default: False.
 
     Example:
@@ -384,7 +384,7 @@ class LabelColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class WeightColumn(Column):
-    """Weight of the row in the loss and in metrics, at least 0.
+    """Weight of the row in the loss, at least 0. The metrics of `RecModel` count rows.
 
     Args:
         name, decimal: as for `Column`.

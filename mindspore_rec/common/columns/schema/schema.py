@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.categories import values_of_type
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.labels import positive_rows
 from mindspore_rec.common.columns.schema.column import Column
@@ -42,8 +44,8 @@ class Schema:
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
-    Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` fits the
-    scales if they have learned nothing. Afterwards a schema never changes.
+    Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
+    `fit` if it was not called. Afterwards a schema never changes.
 
     Args:
         columns: the columns; at least one has rows.
@@ -82,11 +84,15 @@ class Schema:
     """
 
     def __init__(self, columns: Iterable[Column], embedding_dim: int = _DEFAULT_DIM) -> None:
-        self.columns = tuple(columns)
         self.embedding_dim = check_int("embedding_dim", embedding_dim, 1, 8192)
-        for column in self.columns:
+        self._set_columns(tuple(columns))
+        self.is_fitted = not self.pipeline.learns and not self._undecided
+
+    def _set_columns(self, columns: tuple[Column, ...]) -> None:
+        for column in columns:
             if not isinstance(column, Column):
                 raise TypeError(f"columns must be Column objects, got {column!r}")
+        self.columns = columns
         self._by_name = {column.name: column for column in self.columns}
         self._check_columns()
         layout = Layout(self.columns, self.embedding_dim)
@@ -94,7 +100,12 @@ class Schema:
         self.tables: tuple[TableGroup, ...] = layout.tables
         self.numbers = numbers_of(self.columns)
         self.pipeline: FeaturePipeline = pipeline_of(self.columns, layout)
-        self.is_fitted = not self.pipeline.learns
+
+    @property
+    def _undecided(self) -> list[Column]:
+        """Columns of categories whose type, text or whole, is that of the rows of `fit`."""
+        kinds = ("category", "list", "group")
+        return [each for each in self.columns if each.kind in kinds and each.values is None]
 
     def _check_columns(self) -> None:
         names = [column.name for column in self.columns]
@@ -194,6 +205,9 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
+        Columns of categories without `values` get the type of their values in the rows, 'text' or
+        'whole'. So '7' and 7 are one category in all data that are read afterwards.
+
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
                 columns.
@@ -209,8 +223,38 @@ class Schema:
             raise ValueError("rows must have at least one row, from which scales learn")
         features = [each for each in self.columns if each.kind not in ("label", "weight")]
         fresh = pipeline_of(features, Layout(features, self.embedding_dim)).fit(batch)
+        self._decide_values(batch)
         self._take(fresh.state_dict())
         return self
+
+    def _decide_values(self, batch: pa.RecordBatch) -> None:
+        decided = {
+            column.name: values
+            for column in self._undecided
+            if column.name in batch.schema.names
+            and (values := values_of_type(batch.schema.field(column.name).type, column.separator))
+        }
+        if decided:
+            self._set_columns(
+                tuple(
+                    replace(each, values=decided[each.name])  # type: ignore[type-var]
+                    if each.name in decided
+                    else each
+                    for each in self.columns
+                )
+            )
+
+    def reads_like(self, other: Schema) -> bool:
+        """Return True if another schema has the same columns, apart from what `fit` decides."""
+
+        def plain(schema: Schema) -> list[Any]:
+            return [
+                {**described, "values": None} for described in schema.describe()["columns"].values()
+            ]
+
+        names = [[each.name for each in schema.columns] for schema in (self, other)]
+        same = names[0] == names[1] and self.embedding_dim == other.embedding_dim
+        return same and plain(self) == plain(other)
 
     def _take(self, state: Mapping[str, Any]) -> None:
         learned = {**self.pipeline.state_dict(), **{n: v for n, v in state.items() if n != ""}}
