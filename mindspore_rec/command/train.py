@@ -109,6 +109,7 @@ def _train(
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
     parts = open_parts(settings, schema)
+    _check_labels(schema, parts)
     place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
     fitted = fit(settings, schema, parts, place, options.max_steps)
     summary = fitted.summary
@@ -123,6 +124,28 @@ def _train(
         write_json(folder.training, training)
     close_tables(fitted.model)
     return training
+
+
+def _check_labels(schema: Schema, parts: Parts) -> None:
+    """Check that each label with two values has both of them in the training rows.
+
+    Raises:
+        ValueError: a label has one value.
+    """
+    ones = [label.name for label in schema.labels if label.binary]
+    zeros = set(ones)
+    for batch in parts.whole_train:
+        if batch.num_rows:
+            labels = dict(zip(schema.tasks, schema.labels_of(batch).T, strict=True))
+            ones = [name for name in ones if not (labels[name] > 0).any()]
+            zeros = {name for name in zeros if not (labels[name] == 0).any()}
+        if not ones and not zeros:
+            return
+    name, value = (ones[0], 0) if ones else (zeros.pop(), 1)
+    raise ValueError(
+        f"label {name!r} is {value} in all training rows, so there is nothing to learn: "
+        "choose another label or other rows"
+    )
 
 
 def _finish(

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
@@ -91,6 +93,46 @@ def test_a_mistake_is_one_sentence(name: str, folder: Path, capsys: pytest.Captu
     assert before in YAML
     (folder / "clicks.yaml").write_text(YAML.replace(before, after))
     assert main(arguments) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and re.search(pattern, errors[0]), errors
+
+
+# Name: change of the table, and a pattern of the sentence.
+WRONG_ROWS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
+    "no rows": (lambda t: t[:0], r"clicks\.parquet has no rows"),
+    "one row": (lambda t: t[:1], r"'time' has too few distinct times .* set split: {by: random}"),
+    "a constant label": (
+        lambda t: t.assign(clicked=1),
+        r"label 'clicked' is 1 in all training rows, .* choose another label or other rows",
+    ),
+    "a row without a label": (
+        lambda t: t.assign(clicked=t.clicked.where(t.index != 7)),
+        r"clicks\.parquet: column 'clicked' must be a label in each row, row 7 is",
+    ),
+    "three labels": (
+        lambda t: t.assign(clicked=t.index % 3),
+        r"clicks\.parquet: column 'clicked' must be 0 or 1 .* row 2 is 2",
+    ),
+    "numbers as texts": (
+        lambda t: t.assign(price=t.price.astype(str)),
+        r"column 'price' must be numbers .* texts such as",
+    ),
+    "a decimal comma": (
+        lambda t: t.assign(price=t.price.astype(str).str.replace(".", ",")),
+        r"column 'price' must be numbers .* name their decimal point",
+    ),
+    "dates as texts": (
+        lambda t: t.assign(time=t.time.dt.strftime("%d.%m.%Y")),
+        r"column 'time' .*texts such as",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_wrong_rows_are_one_sentence(name: str, folder: Path, capsys: pytest.CaptureFixture[str]):
+    change, pattern = WRONG_ROWS[name]
+    change(click_table(500)).to_parquet("clicks.parquet")
+    assert main(TRAIN) == 1
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and re.search(pattern, errors[0]), errors
 

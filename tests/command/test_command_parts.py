@@ -162,7 +162,7 @@ def test_the_run_directory_is_protected(tmp_path: Path):
 
 
 def test_json_is_written_whole(tmp_path: Path):
-    write_json(tmp_path / "a.json", {"b": [1, None]})
+    write_json(tmp_path / "a.json", {"b": (1, float("nan"))})
     assert read_json(tmp_path / "a.json") == {"b": [1, None]}
     with pytest.raises(ValueError, match="none/a.json cannot be written"):
         write_json(tmp_path / "none" / "a.json", {})
