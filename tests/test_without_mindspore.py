@@ -18,7 +18,7 @@ COMMANDS_THAT_TRAIN = ("evaluate", "explain", "fitting", "online", "predict", "t
 def needs_mindspore(file: Path) -> bool:
     storey, *rest = file.relative_to(PACKAGE).with_suffix("").parts
     if storey == "command":
-        return rest[0] in (*COMMANDS_THAT_TRAIN, "train")
+        return rest[0] in COMMANDS_THAT_TRAIN
     return storey in ("train", "compat")
 
 

@@ -25,7 +25,6 @@ from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.settings import KafkaSource, ModelSettings, Settings, read_settings
 from mindspore_rec.command.text import text_table
-from mindspore_rec.command.trained import loaded
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.parallel.group import worker_group
 
@@ -156,6 +155,8 @@ def _finish(
     training: dict[str, Any],
 ) -> dict[str, Any]:
     """Evaluate the saved model beside baselines, and write report and metrics."""
+    from mindspore_rec.command.trained import loaded
+
     model = loaded(folder)
     parts = open_parts(settings, schema)
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
