@@ -41,6 +41,8 @@ def run(options: argparse.Namespace) -> Result:
     schema = schema_of(settings)
     folder = RunFolder(options.yaml, options.run_dir)
     is_worker = _WORKER in os.environ
+    if isinstance(settings.source, KafkaSource) and settings.train.workers > 1:
+        raise ValueError("'train.workers' must be 1 for a topic")
     if not is_worker:
         _check_model(settings, schema)
         folder.begin(options.resume, options.overwrite)

@@ -62,6 +62,11 @@ WRONG = {
         TRAIN,
         r"'train\.early_stopping\.metric' must be one of auc, log_loss, got 'acu'",
     ),
+    "workers on a topic": (
+        ("source: clicks.parquet", "source: {kafka: {servers: a, topic: b}}"),
+        [*TRAIN, "--workers", "2"],
+        r"'train\.workers' must be 1 for a topic",
+    ),
     "nothing trained": (("a", "a"), ["eval", "clicks.yaml"], r"has no trained model: run `minds"),
     "nothing to resume": (("a", "a"), [*TRAIN, "--resume"], r"has no training to resume: leave"),
     "no YAML": (("a", "a"), ["train", "none.yaml"], r"none\.yaml: No such file or directory"),
