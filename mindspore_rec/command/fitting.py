@@ -16,6 +16,7 @@ from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
+from mindspore_rec.train.callbacks.resumed import steps_before
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 from mindspore_rec.train.loop.rec_model import RecModel
@@ -119,6 +120,33 @@ def close_tables(model: RecModel) -> None:
         table.close()
 
 
+class _EvaluationsInEpochs(EvalCallback):
+    """Evaluations that are evenly spread in each epoch; the last is at the epoch's end.
+
+    Args:
+        model: the model.
+        valid: the validation rows.
+        steps: number of steps of an epoch.
+        count: number of evaluations per epoch.
+    """
+
+    def __init__(self, model: RecModel, valid: Rows, steps: int, count: int) -> None:
+        super().__init__(model, valid, at_epoch_end=True)
+        self._steps = steps
+        self._at = {round(k * steps / count) for k in range(1, count)} - {0, steps}
+
+    @property
+    def state_name(self) -> str:
+        """Name of the state in checkpoints."""
+        return "EvalCallback"
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Evaluate at the chosen steps of each epoch."""
+        run = run_context.original_args()
+        if (steps_before(run) + run.cur_step_num) % self._steps in self._at:
+            self._evaluate(run_context)
+
+
 def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -> list[Any]:
     """Return the callbacks that evaluate, and end the training early.
 
@@ -126,8 +154,7 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
         ValueError: the model does not measure the metric of the early stop.
     """
     train = settings.train
-    every = None if train.evaluations == 1 else max(1, -(-steps // train.evaluations))
-    evaluation = EvalCallback(model, valid, every, at_epoch_end=True)
+    evaluation = _EvaluationsInEpochs(model, valid, steps, train.evaluations)
     stopping = train.stopping
     if stopping is None:
         return [evaluation]

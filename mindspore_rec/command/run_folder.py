@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import math
@@ -11,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec._native import FileLock
 from mindspore_rec.common.parallel.group import worker_group
 
 __all__ = ["RunFolder", "read_json", "write_json"]
@@ -34,6 +36,7 @@ class RunFolder:
     def __init__(self, yaml_path: Path, run_dir: Path | None = None) -> None:
         self._yaml_path = yaml_path
         self.path = yaml_path.with_suffix(".run") if run_dir is None else run_dir
+        self._lock: FileLock | None = None
 
     @property
     def model(self) -> Path:
@@ -92,12 +95,15 @@ class RunFolder:
         return self._yaml_path.with_suffix(".tuned.yaml")
 
     def begin(self, resume: bool, overwrite: bool) -> None:
-        """Make the directory for a training.
+        """Make the directory for a training, and lock it until this process ends.
 
         Raises:
             ValueError: a training has written to the directory, and neither `resume` nor
-                `overwrite` is set; or there is nothing to resume.
+                `overwrite` is set; there is nothing to resume; or another process trains in the
+                directory.
         """
+        if self.path.is_dir():
+            self._take_lock()
         if overwrite:
             for path in (self.model, self.checkpoints, self.events):
                 shutil.rmtree(path, ignore_errors=True)
@@ -115,6 +121,20 @@ class RunFolder:
                 "--run names another directory"
             )
         self.path.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        try:
+            self._lock = FileLock(self.path / "lock")
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            raise ValueError(
+                f"another process trains in {self.path}: wait for its end, or use --run for "
+                "another directory"
+            ) from None
 
     def trained(self) -> Path:
         """Return the directory of the trained model; of a training on a topic, its checkpoints.

@@ -31,6 +31,8 @@ from mindspore_rec.common.parallel.group import worker_group
 __all__ = ["run"]
 
 _LINEAR = "logistic_regression"
+_LINEAR_STEPS = 1_000  # in which a weight can reach any usual value
+_MOST_LINEAR_EPOCHS = 30
 _SAMPLE = 100_000  # training rows for the base rate
 _WORKER = "MINDSPORE_REC_COMMAND_WORKER"
 
@@ -118,6 +120,8 @@ def _train(
         fitted.model.save(folder.model, overwrite=True)
     training = {
         **summary.to_json(),
+        "steps": fitted.curves.steps,  # over restarts
+        "samples": fitted.curves.samples,
         "curve": fitted.curves.points,
         "evaluations": fitted.curves.evaluations,
     }
@@ -196,11 +200,16 @@ def _finish(
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Return the test metrics of logistic regression that is trained in the same way."""
+    """Return the test metrics of logistic regression, trained until it has converged."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
+    from mindspore_rec.train.models.logistic_regression import LogisticRegression
 
     print("training a linear model to compare", file=sys.stderr)
-    linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR))
+    steps = -(-parts.train.count() // settings.train.batch_size)
+    epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
+    rate = LogisticRegression.default_learning_rate
+    train = dataclasses.replace(settings.train, epochs=epochs, learning_rate=rate)
+    linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR), train=train)
     fitted = fit(linear, schema, parts, Place(), progress=False)
     assert parts.test is not None
     figures = task_figures(schema, score(fitted.model.predict, schema, parts.test))

@@ -52,6 +52,39 @@ def test_a_killed_training_continues_with_the_same_bits(tmp_path: Path):
     command(*train, "--resume")
     command(*train, "--run", tmp_path / "whole.run")
     assert metrics(yaml) == metrics(yaml, "whole.run")
+    whole, continued = (
+        json.loads((tmp_path / run / "training.json").read_text())
+        for run in ("whole.run", "clicks.run")
+    )
+    for name in ("steps", "samples", "evaluations"):
+        assert continued[name] == whole[name], name
+
+
+def test_one_process_trains_in_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    yaml = write_clicks(tmp_path, yaml=LONG)
+    first = start_python("-m", "mindspore_rec", "train", yaml, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (tmp_path / "clicks.run" / "checkpoints").is_dir(), 120)
+    for option in ("--overwrite", "--resume"):
+        assert main(["train", str(yaml), option]) == 1
+        assert "another process trains in" in capsys.readouterr().err
+    first.kill()
+    first.communicate()
+    assert main(["train", str(yaml), "--resume", "--no-baseline"]) == 0
+
+
+def test_evaluations_are_spread_in_each_epoch(tmp_path: Path):
+    yaml = write_clicks(
+        tmp_path,
+        1000,
+        LINEAR.replace(
+            "epochs: 3, ", "epochs: 3, evaluations: 2, early_stopping: {patience: 99}, "
+        ),
+    )
+    command("train", yaml, "--no-baseline")
+    training = json.loads((tmp_path / "clicks.run" / "training.json").read_text())
+    steps = training["steps"] // 3
+    expected = [epoch * steps + at for epoch in range(3) for at in (round(steps / 2), steps)]
+    assert [step for step, _ in training["evaluations"]] == expected
 
 
 def test_several_labels_and_numbers_to_predict(tmp_path: Path):

@@ -33,6 +33,8 @@ class Curves(ResumedCallback):
     Attributes:
         points: `(step, mean loss, samples per second)` since the point before.
         evaluations: `(step, metrics)` of each evaluation.
+        steps: number of steps, over restarts.
+        samples: number of rows, over restarts.
 
     Example:
         >>> Curves().points
@@ -53,6 +55,8 @@ class Curves(ResumedCallback):
     def _reset(self) -> None:
         self.points: list[tuple[int, float, float]] = []
         self.evaluations: list[tuple[int, dict[str, float]]] = []
+        self.steps, self.samples = 0, 0
+        self._samples_before = 0  # of the trainings before a restart
         self._every = 1
         self._losses: list[float] = []
         self._evaluated = 0
@@ -62,6 +66,7 @@ class Curves(ResumedCallback):
         """Return the state as JSON values."""
         return {
             "every": self._every,
+            "samples": self.samples,
             "points": [list(each) for each in self.points],
             "evaluations": [[step, metrics] for step, metrics in self.evaluations],
         }
@@ -69,6 +74,7 @@ class Curves(ResumedCallback):
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state after the training has begun."""
         self._every = int(state["every"])
+        self.samples = self._samples_before = int(state["samples"])
         self.points = [(int(step), loss, speed) for step, loss, speed in state["points"]]
         self.evaluations = [(int(step), dict(metrics)) for step, metrics in state["evaluations"]]
 
@@ -86,6 +92,8 @@ class Curves(ResumedCallback):
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Keep the loss of the step, and the metrics if there was an evaluation."""
         run = run_context.original_args()
+        self.steps = steps_before(run) + run.cur_step_num
+        self.samples = self._samples_before + run.samples
         self._losses.append(loss_value(run.net_outputs))
         if len(self._losses) >= self._every:
             self._add_point(run)
