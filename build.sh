@@ -570,6 +570,13 @@ run_cpp() {
   prepare
   build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS" -DONLY=
   if (($#)); then
+    local names
+    names=$(build/csrc-native/msrec_tests --gtest_filter="$1" --gtest_list_tests)
+    if ! grep -q '^  ' <<<"$names"; then
+      echo "no C++ test matches '$1'; a pattern may begin with *, and ':' separates patterns:" \
+        "'*RuleTest*:Table*'" >&2
+      exit 1
+    fi
     build/csrc-native/msrec_tests --gtest_filter="$1"
   else
     run_shards build/csrc-native/msrec_tests

@@ -28,7 +28,7 @@ MODELS = {
     "mmoe": "best.yaml",
 }
 FIELDS, NUMBERS = 26, 13
-_MMOE_TASKS = 2
+_TASKS = ("first", "second")  # of MMoE
 
 
 class Loss(nn.Cell):
@@ -46,7 +46,7 @@ class Loss(nn.Cell):
 
 def tasks_of(name: str) -> int:
     """Return the number of outputs of a model."""
-    return _MMOE_TASKS if name == "mmoe" else 1
+    return len(_TASKS) if name == "mmoe" else 1
 
 
 def network(name: str, title: str, precision: str) -> Any:
@@ -58,8 +58,8 @@ def network(name: str, title: str, precision: str) -> Any:
         precision: type of the perceptrons' products.
     """
     model = importlib.import_module(f"models.{name}.config").MODEL
-    config = read_config(model, MODELS[name])
-    net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{title}", 0, tasks=tasks_of(name))
+    config, tasks = read_config(model, MODELS[name]), _TASKS[: tasks_of(name)]
+    net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{title}", 0, tasks=tasks)
     lower_precision(net, precision)
     return net
 
@@ -139,5 +139,5 @@ def _chain(width: int, hidden: Sequence[int], *last: int) -> list[tuple[int, int
 def _mixture(width: int, shape: Any, mixed: int) -> list[tuple[int, int]]:
     first, *deeper = shape.expert_hidden
     of_each = _chain(first, deeper) * shape.experts
-    towers = _chain(mixed, shape.tower_hidden, 1) * _MMOE_TASKS
-    return [(width, shape.experts * first), *of_each, (width, _MMOE_TASKS * shape.experts), *towers]
+    towers = _chain(mixed, shape.tower_hidden, 1) * len(_TASKS)
+    return [(width, shape.experts * first), *of_each, (width, len(_TASKS) * shape.experts), *towers]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models on MindSpore, with huge, sparse embedding tables that keep changing.
 
-Most programs need only the names that this package exports. Submodules export further names: blocks
-of models in `mindspore_rec.nn`, optimizers in `.optim`, metrics in `.metrics`, callbacks and
-reports in `.train`, tables and their rules in `.parameter`, streams from Kafka in `.stream`,
-readers of files in `.data`, hashing and specs of features in `.feature`, tiers in `.cache`,
-predictors in `.serving`.
+Most programs need only the names that this package exports. Submodules export further names:
+readers of files in `mindspore_rec.data`, whole models in `.models`, blocks of models in `.nn`,
+optimizers in `.optim`, metrics in `.metrics`, callbacks and reports in `.train`, tables and their
+rules in `.parameter`, streams from Kafka in `.stream`, columns and hashing in `.feature`, tiers in
+`.cache`, predictors in `.serving`.
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         data as data,
         feature as feature,
         metrics as metrics,
+        models as models,
         nn as nn,
         optim as optim,
         parameter as parameter,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         set_num_threads as set_num_threads,
     )
     from mindspore_rec.train.loop.rec_model import RecModel as RecModel
+    from mindspore_rec.train.loop.saved_model import load as load
     from mindspore_rec.train.loop.step import TrainStep as TrainStep
     from mindspore_rec.train.metrics.auc import AUC as AUC
     from mindspore_rec.train.metrics.gauc import GAUC as GAUC

@@ -40,6 +40,7 @@ FACES = (
     "graph",
     "launch",
     "metrics",
+    "models",
     "nn",
     "optim",
     "parallel",

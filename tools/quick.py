@@ -88,6 +88,7 @@ ROOM_TESTS = {
     "train/export": "serving/network",
     "train/graph": "nn",
     "train/metrics": "metrics",
+    "train/models": "models",
     "train/nn": "nn",
     "train/optim": "optim",
     "train/parameter": "parameter",

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from mindspore import nn
 
 from mindspore_rec import CombinedOptimizer
+from mindspore_rec.models import DeepFM
 from mindspore_rec.optim import Adagrad
 from models.common.embedding import EmbeddingConfig, embedding_parameters
-from models.deepfm.net import DeepFM
+from models.common.features import PackedFeatures
 
 __all__ = ["build", "inputs_of", "online_loss", "online_optimizer"]
 
@@ -30,7 +31,8 @@ def build(
     `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
     """
     embedding = EmbeddingConfig(embedding_dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
-    return DeepFM(fields, dense, embedding, "embed", hidden, dropout, name=name, seed=seed)
+    features = PackedFeatures(fields, dense, embedding)
+    return DeepFM(features, hidden=hidden, dropout=dropout, name=name, seed=seed)
 
 
 def inputs_of(fields: int, dense: int) -> list[str]:

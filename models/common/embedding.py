@@ -40,10 +40,11 @@ class FieldEmbedding(nn.Cell):
         ids: int64 Tensor `[B, F]`.
 
     Outputs:
-        float32 Tensor `[B, F, dim]`.
+        Tuple of one float32 Tensor `[B, F, dim]`.
 
     Attributes:
         dim: number of floats in an embedding.
+        parts: the pair (F, dim) of the output, in a tuple.
         table: the cell that looks up rows.
 
     Raises:
@@ -51,7 +52,7 @@ class FieldEmbedding(nn.Cell):
 
     Example:
         >>> embedding = FieldEmbedding(3, EmbeddingConfig(embedding_dim=4), "doc.fields")
-        >>> embedding(Tensor([[1, 2, 3]], ms.int64)).shape
+        >>> embedding(Tensor([[1, 2, 3]], ms.int64))[0].shape
         (1, 3, 4)
     """
 
@@ -69,12 +70,13 @@ class FieldEmbedding(nn.Cell):
         check_least("fields", fields, 1, 1 << 16)
         described = config.table(name, seed, dim=dim, initializer=initializer)
         self.dim = described.embedding_dim
+        self.parts = ((fields, self.dim),)
         self.rows = _RowOfId(config)
         self.table = _lookup_of(fields, config, described)
 
-    def construct(self, ids: Tensor) -> Tensor:
+    def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
         """Return the rows of the ids."""
-        return self.table(self.rows(ids))
+        return (self.table(self.rows(ids)),)
 
 
 class FieldSum(nn.Cell):

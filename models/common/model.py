@@ -15,6 +15,7 @@ from mindspore import nn
 from mindspore.train import FixedLossScaleManager
 
 from mindspore_rec import RecModel
+from mindspore_rec.models import Network
 from mindspore_rec.nn import BCEWithLogitsLoss
 from mindspore_rec.train import TrainSummary
 from models.common.cli import config_path
@@ -23,6 +24,7 @@ from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic,
 from models.common.dense_device import on_dense_device
 from models.common.embedding import EmbeddingConfig, embedding_parameters
 from models.common.evaluation import Evaluation, evaluate, training_metrics
+from models.common.features import PackedFeatures
 from models.common.operators import OperatorTimes
 from models.common.optimizer import OptimizerConfig, lazy_adam
 from models.common.precision import check_compute_dtype, loss_scale, lower_precision
@@ -60,8 +62,8 @@ class RunConfig:
             device that `mindspore_rec.get_dense_device` returns.
 
     Attributes:
-        several_tasks: class attribute, True if the network has an output for each task and takes
-            the number of tasks as `tasks`. Default: False, one output.
+        several_tasks: class attribute, True if the network has an output for each task. Default:
+            False, one output.
 
     Raises:
         ValueError: the data have several tasks but the model has one, or a type is unknown.
@@ -75,6 +77,11 @@ class RunConfig:
     dense_device: str | None = None
 
     several_tasks: ClassVar[bool] = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the network, the fields of the section `model`."""
+        model = self.model  # type: ignore[attr-defined]
+        return {each.name: getattr(model, each.name) for each in dataclasses.fields(model)}
 
     def __post_init__(self) -> None:
         check_compute_dtype(self.compute_dtype)
@@ -108,10 +115,8 @@ class ZooModel:
         name: name of the model's folder and prefix of the tables' names.
         title: name for people.
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
-        network: class of the model's network, a Cell. The arguments of the network are the number
-            of fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
-            arguments are `name`, `seed`, the fields of the configuration's `model` and, if the
-            configuration has `several_tasks`, `tasks`.
+        network: class of the model's network, derived from `mindspore_rec.models.Network`. The
+            network's settings are what `settings` of the configuration returns.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """
@@ -119,7 +124,7 @@ class ZooModel:
     name: str
     title: str
     config: type[RunConfig]
-    network: type[nn.Cell]
+    network: type[Network]
     optimizer: Callable[[nn.Cell, Any, int], nn.Optimizer] = _adam
 
     @property
@@ -140,9 +145,9 @@ class ZooModel:
         name: str,
         seed: int,
         *,
-        tasks: int = 1,
+        tasks: tuple[str, ...] = ("label",),
         vocabulary: int | None = None,
-    ) -> nn.Cell:
+    ) -> Network:
         """Return the network that a configuration describes.
 
         Args:
@@ -151,19 +156,17 @@ class ZooModel:
             dense: number of numeric columns.
             name: prefix of the tables' names.
             seed: seed of the tables' initial values.
-            tasks: number of tasks. Default: 1.
+            tasks: names of the tasks. Default: one task.
             vocabulary: number of ids, if the configuration numbers them. Default: None.
 
         Raises:
             ValueError: values of the configuration are out of range or contradict each other.
         """
-        shape = {f.name: getattr(config.model, f.name) for f in dataclasses.fields(config.model)}
-        if self.config.several_tasks:
-            shape["tasks"] = tasks
         embedding = config.embedding
         if embedding.numbers_ids:
             embedding = dataclasses.replace(embedding, buckets=vocabulary)
-        return self.network(fields, dense, embedding, **shape, name=name, seed=seed)
+        features = PackedFeatures(fields, dense, embedding, tasks)
+        return self.network(features, name=name, seed=seed, **config.settings())
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ def _built(model: ZooModel, config: Any, data: Data, name: str) -> RecModel:
         data.dense,
         name,
         seed,
-        tasks=len(data.tasks),
+        tasks=data.tasks,
         vocabulary=data.vocabulary,
     )
     lower_precision(net, config.compute_dtype)

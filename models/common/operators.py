@@ -170,11 +170,15 @@ def _is_dense(name: str) -> bool:
     """Return True if a custom operator is a layer's forward pass, or its backward pass.
 
     Example:
-        >>> _is_dense("Default/network-LossCell/network-DCN/deep-MLP/Custom-op1")
+        >>> _is_dense("Default/network-LossCell/network-MMoE/mixture-MMoE/Custom-op1")
         True
+        >>> _is_dense("Default/network-LossCell/network-MMoE/inputs-InputLayer/Custom-op1")
+        False
     """
-    cells = [part for part in name.split("/")[:-1] if "-" in part]
-    return not cells or any(c.rpartition("-")[2] in _names_of(FusedLayer) for c in cells)
+    cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
+    layers = _names_of(FusedLayer)
+    # The network itself may have the name of a layer, as MMoE.
+    return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 
 def _names_of(base: type) -> set[str]:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from mindspore_rec.models import CrossMixture, DCNv2
 from models.common.model import RunConfig, ZooModel
-from models.dcn_v2.net import DCNV2
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Settings of the network: the arguments of `DCNV2`.
+    """Settings of the network: the arguments of `DCNv2`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
@@ -22,7 +23,7 @@ class ModelConfig:
         layers: number of cross layers. Default: 3.
         experts: number of experts in a layer of a mixture. Default: None, which means 4 for
             'mixture'.
-        rank: width of an expert. Default: None, which means 32 for 'mixture'.
+        rank: width of an expert of a mixture. Default: None, which means 32 for 'mixture'.
         hidden: widths of the perceptron's layers. Default: 256, 128.
         dropout: dropout of the perceptron. Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
@@ -50,5 +51,16 @@ class Config(RunConfig):
 
     model: ModelConfig = field(default_factory=ModelConfig)
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the network."""
+        settings = super().settings()
+        chosen = {key: settings.pop(key) for key in ("experts", "rank")}
+        chosen = {key: value for key, value in chosen.items() if value is not None}
+        if settings["cross"] == "mixture":
+            settings["cross"] = CrossMixture(**chosen)
+        elif chosen:
+            raise ValueError(f"experts and rank are only for cross: mixture, got {chosen}")
+        return settings
 
-MODEL = ZooModel("dcn_v2", "DCN-V2", Config, DCNV2)
+
+MODEL = ZooModel("dcn_v2", "DCN-V2", Config, DCNv2)

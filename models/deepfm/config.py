@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mindspore_rec.models import DeepFM
 from models.common.model import RunConfig, ZooModel
-from models.deepfm.net import DeepFM
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
 

@@ -1,6 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deep Learning Recommendation Model, DLRM (Naumov et al., 2019)."""
-
-from models.dlrm.net import DLRM
-
-__all__ = ["DLRM"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mindspore_rec.models import DLRM
 from models.common.model import RunConfig, ZooModel
-from models.dlrm.net import DLRM
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from mindspore_rec.models import MMoE
 from models.common.data import CensusIncome
 from models.common.embedding import EmbeddingConfig
 from models.common.model import RunConfig, ZooModel
-from models.mmoe.net import MMoENet
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Settings of the network: the arguments of `MMoENet`.
+    """Settings of the network: the arguments of `MMoE`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat'.
@@ -56,4 +56,4 @@ class Config(RunConfig):
     several_tasks: ClassVar[bool] = True
 
 
-MODEL = ZooModel("mmoe", "MMoE", Config, MMoENet)
+MODEL = ZooModel("mmoe", "MMoE", Config, MMoE)

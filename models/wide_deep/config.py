@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from mindspore import nn
 
+from mindspore_rec.models import WideDeep
 from mindspore_rec.optim import FTRL, CombinedOptimizer
 from models.common.checks import check_least
 from models.common.embedding import embedding_parameters
 from models.common.model import RunConfig, ZooModel
 from models.common.optimizer import OptimizerConfig, lazy_adam
 from models.common.precision import loss_scale
-from models.wide_deep.net import WideDeep
 
 __all__ = ["MODEL", "Config", "FtrlConfig", "ModelConfig", "WideDeepOptimizer", "make_optimizer"]
 

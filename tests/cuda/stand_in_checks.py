@@ -30,27 +30,25 @@ from mindspore.train import Callback
 
 from mindspore_rec import LazyAdam, RecModel, _native, get_dense_device, set_dense_device, tables_of
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
+from mindspore_rec.models import DCN, DLRM, CrossMixture, DCNv2, DeepFM
 from mindspore_rec.nn import MLP, CrossNet, MMoE
 from mindspore_rec.train import placement_report
 from mindspore_rec.train.graph.lock import graph_lock
 from models.common.embedding_config import EmbeddingConfig
-from models.dcn.net import DCN
-from models.dcn_v2.net import DCNV2
-from models.deepfm.net import DeepFM
-from models.dlrm.net import DLRM
+from models.common.features import PackedFeatures
 from tests.nn.fused_cells import close, rows_of, run
 
 GPU = "cuda:0"
 KERNEL = re.compile(r"^MSREC_KERNEL\(\s*(\w+)\s*,", re.MULTILINE)
 FIELDS, NUMBERS = 3, 2
 SIZES = (40, 33, 1, 64, 40)  # of a training's batches
-HELD = EmbeddingConfig(embedding_dim=4, std=0.1)
+FEATURES = PackedFeatures(FIELDS, NUMBERS, EmbeddingConfig(embedding_dim=4, std=0.1))
 
 NETWORKS: dict[str, Callable[[], nn.Cell]] = {
-    "deepfm": lambda: DeepFM(FIELDS, NUMBERS, HELD, hidden=(8, 6), dropout=0.2, batch_norm=True),
-    "dcn": lambda: DCN(FIELDS, NUMBERS, HELD, hidden=(7,), dropout=0.3),
-    "dcn_v2": lambda: DCNV2(FIELDS, NUMBERS, HELD, cross="mixture", experts=3, rank=2, hidden=(7,)),
-    "dlrm": lambda: DLRM(FIELDS, NUMBERS, HELD, bottom=(6, 4), top=(9, 5), batch_norm=True),
+    "deepfm": lambda: DeepFM(FEATURES, hidden=(8, 6), dropout=0.2, batch_norm=True),
+    "dcn": lambda: DCN(FEATURES, hidden=(7,), dropout=0.3),
+    "dcn_v2": lambda: DCNv2(FEATURES, cross=CrossMixture(3, 2), hidden=(7,)),
+    "dlrm": lambda: DLRM(FEATURES, bottom=(6, 4), top=(9, 5), batch_norm=True),
 }
 
 

@@ -171,7 +171,7 @@ def test_a_table_a_field_keeps_equal_ids_of_two_fields_apart(graph_mode, unique)
     first, second = tables_of(apart)
     first.put(Tensor([7], ms.int64), 1.0)
     second.put(Tensor([7], ms.int64), 2.0)
-    got = apart.set_train(False)(Tensor([[7, 7]], ms.int64)).asnumpy()
+    got = apart.set_train(False)(Tensor([[7, 7]], ms.int64))[0].asnumpy()
     assert got.tolist() == [[[1, 1, 1], [2, 2, 2]]]
     assert len(tables_of(FieldEmbedding(2, EmbeddingConfig(embedding_dim=3), unique()))) == 1
 

@@ -13,14 +13,15 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import LazyAdam, RecModel, tables_of
 from mindspore_rec.metrics import functional
+from mindspore_rec.models import MMoE
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.embedding import EmbeddingConfig
 from models.common.evaluation import evaluate
+from models.common.features import PackedFeatures
 from models.common.model import build, read_config, train
 from models.common.task_lines import report
 from models.mmoe.config import MODEL, Config
-from models.mmoe.net import MMoENet
 from tests.support.native_table import native_of
 
 CENSUS = {"data": {"kind": "census_income", "tasks": ["income", "never_married"]}}
@@ -33,7 +34,12 @@ def make_batch(rows=12, fields=3, numbers=2, seed=0):
     return ids, dense, (rng.random((rows, 2)) < 0.5).astype(np.float32)
 
 
-def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> np.ndarray:
+def described(fields=3, numbers=2, **embedding: Any) -> PackedFeatures:
+    config = EmbeddingConfig(**{"embedding_dim": 4, **embedding})
+    return PackedFeatures(fields, numbers, config, ("one", "two"))
+
+
+def expected_logits(net: MMoE, ids: np.ndarray, dense: np.ndarray | None) -> np.ndarray:
     """Embeddings, experts, gates and towers in NumPy, of a net with one expert layer."""
     table = native_of(net.inputs.embedding.table.embedding_table)
     x = table.lookup(ids.reshape(-1)).reshape(len(ids), -1)
@@ -60,8 +66,8 @@ def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> 
 def test_logits_are_the_formula_after_training(mode, unique, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
-    held, towers = EmbeddingConfig(embedding_dim=4), {"tower_hidden": (5,), "name": unique()}
-    net = MMoENet(3, numbers, held, experts=3, expert_hidden=(6,), tasks=2, **towers)
+    towers: dict[str, Any] = {"tower_hidden": (5,), "name": unique()}
+    net = MMoE(described(numbers=numbers), experts=3, expert_hidden=(6,), **towers)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
     before = model.train(1, [(*columns, label)], progress=False).loss
@@ -74,7 +80,7 @@ def test_logits_are_the_formula_after_training(mode, unique, numbers):
 
 def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
     ids, dense, label = make_batch(64)
-    net = MMoENet(3, 2, EmbeddingConfig(embedding_dim=4), tasks=2, name=unique())
+    net = MMoE(described(), name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     model.train(1, [(ids, dense, label)], progress=False)
     logits = model.predict(ids, dense).asnumpy()
@@ -84,8 +90,8 @@ def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
 
 
 def test_ids_are_admitted_at_the_threshold_and_evicted_after_idle_steps(graph_mode, unique):
-    held = EmbeddingConfig(embedding_dim=4, admission_threshold=3, max_idle_steps=5)
-    net = MMoENet(2, 0, held, tasks=2, name=unique())
+    features = described(2, 0, admission_threshold=3, max_idle_steps=5)
+    net = MMoE(features, name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     label = np.ones((2, 2), np.float32)
     rare, usual = np.array([[1, 2], [3, 4]]), np.array([[7, 7], [7, 8]])
@@ -100,9 +106,7 @@ def test_dropout_of_each_kind_acts_in_training_only(graph_mode, unique):
     ids, dense, _ = make_batch(64)
     for kind in ("input_dropout", "expert_dropout"):
         rates: dict[str, Any] = {kind: 0.5}
-        net = MMoENet(
-            3, 2, EmbeddingConfig(embedding_dim=8, std=0.5), tasks=2, name=unique(), **rates
-        )
+        net = MMoE(described(embedding_dim=8, std=0.5), name=unique(), **rates)
         LazyAdam(net.trainable_params())
         net.set_train(True)
         noisy = [net(Tensor(ids), Tensor(dense)).asnumpy() for _ in range(2)]
@@ -166,8 +170,8 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
     ("arguments", "message"),
     [
         ({"fields": 0}, "fields"),
-        ({"dense": -1}, "dense"),
-        ({"tasks": 0}, "tasks"),
+        ({"numbers": -1}, "numbers"),
+        ({"tasks": ()}, "tasks"),
         ({"held": {"embedding_dim": 0}}, "embedding.embedding_dim"),
         ({"experts": 0}, "experts"),
         ({"expert_hidden": ()}, "hidden"),
@@ -179,9 +183,10 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
 )
 def test_bad_arguments(unique, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        held = EmbeddingConfig(**arguments.pop("held", {}))
-        given = {"fields": 2, "dense": 1, "tasks": 2, **arguments}
-        MMoENet(**given, embedding=held, name=unique())
+        config = EmbeddingConfig(**arguments.pop("held", {}))
+        described: dict[str, Any] = {"fields": 2, "numbers": 1, "tasks": ("one", "two")}
+        described = {key: arguments.pop(key, value) for key, value in described.items()}
+        MMoE(PackedFeatures(config=config, **described), name=unique(), **arguments)
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,19 @@ The layout is that of the networks before their layers were fused.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec import tables_of
+from mindspore_rec import models, tables_of
 from models.common.embedding import EmbeddingConfig
+from models.common.features import PackedFeatures
 
-# Class, arguments, and each parameter with its shape and the sum of its first values' magnitudes.
-NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], float]]]] = {
+# Settings, and each parameter with its shape and the sum of its first values' magnitudes.
+NETWORKS: dict[str, tuple[dict[str, Any], list[tuple[str, tuple[int, ...], float]]]] = {
     "wide_deep": (
-        "WideDeep",
         {"hidden": (4, 3), "batch_norm": True},
         [
             ("wide.ids.table.embedding_table.anchor", (1,), 0.0),
@@ -41,7 +40,6 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
         ],
     ),
     "deepfm": (
-        "DeepFM",
         {"hidden": (4,), "dropout": 0.5},
         [
             ("inputs.vectors", (2, 4), 0.07224),
@@ -57,7 +55,6 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
         ],
     ),
     "dcn": (
-        "DCN",
         {"layers": 2, "hidden": (4,)},
         [
             ("inputs.embedding.table.embedding_table.anchor", (1,), 0.0),
@@ -70,8 +67,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
         ],
     ),
     "dcn_v2": (
-        "DCNV2",
-        {"layers": 1, "hidden": (4,), "cross": "mixture", "rank": 2, "experts": 3},
+        {"layers": 1, "hidden": (4,), "cross": {"rank": 2, "experts": 3}},
         [
             ("inputs.embedding.table.embedding_table.anchor", (1,), 0.0),
             ("cross.mixtures.0.v", (14, 6), 27.04809),
@@ -86,7 +82,6 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
         ],
     ),
     "dlrm": (
-        "DLRM",
         {"bottom": (3,), "top": (4,)},
         [
             ("embedding.table.embedding_table.anchor", (1,), 0.0),
@@ -101,7 +96,6 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
         ],
     ),
     "mmoe": (
-        "MMoENet",
         {"experts": 2, "expert_hidden": (3, 2), "tower_hidden": (2,), "input_dropout": 0.5},
         [
             ("inputs.embedding.table.embedding_table.anchor", (1,), 0.0),
@@ -128,10 +122,11 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], list[tuple[str, tuple[int, ...], 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_parameters_are_those_of_old_checkpoints(name, unique):
-    cell, arguments, expected = NETWORKS[name]
-    network = getattr(importlib.import_module(f"models.{name}.net"), cell)
+    arguments, expected = NETWORKS[name]
+    tasks = ("one", "two") if name == "mmoe" else ("one",)
+    features = PackedFeatures(3, 2, EmbeddingConfig(embedding_dim=4), tasks)
     ms.set_seed(5)
-    net = network(3, 2, EmbeddingConfig(embedding_dim=4), name=unique(), **arguments)
+    net = models.get(name)(features, name=unique(), **arguments)
     found = [(p.name, p.shape, float(np.abs(p.asnumpy()).sum())) for p in net.get_parameters()]
     for table in tables_of(net):
         table.close()

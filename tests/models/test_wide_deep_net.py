@@ -11,11 +11,12 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec import RecModel, tables_of
+from mindspore_rec.models import WideDeep
 from models.common.config import from_mapping
 from models.common.data import Criteo
 from models.common.embedding import EmbeddingConfig
+from models.common.features import PackedFeatures
 from models.wide_deep.config import Config, FtrlConfig, WideDeepOptimizer, make_optimizer
-from models.wide_deep.net import WideDeep
 from tests.support.clicks import clicks
 
 PLACES: dict[str, dict[str, Any]] = {
@@ -23,6 +24,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "static": {"kind": "static", "buckets": 50},
     "device": {"kind": "static", "buckets": 50, "host_device_mix": False},
 }
+FEATURES = PackedFeatures(3, 2, EmbeddingConfig(embedding_dim=4))
 
 
 def optimizer_of(net: WideDeep, wide: FtrlConfig | None, rate: float = 1e-3) -> nn.Optimizer:
@@ -47,7 +49,7 @@ def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
     held = EmbeddingConfig(embedding_dim=4, **PLACES[place])
-    net = WideDeep(3, numbers, held, hidden=(8,), name=unique())
+    net = WideDeep(PackedFeatures(3, numbers, held), hidden=(8,), name=unique())
     optimizer = optimizer_of(net, FtrlConfig(0.5), 0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
     before = model.train(1, [(*columns, label)], progress=False).loss
@@ -68,7 +70,7 @@ def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
 
 
 def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
-    net = WideDeep(3, 2, EmbeddingConfig(embedding_dim=4), hidden=(8,), name=unique())
+    net = WideDeep(FEATURES, hidden=(8,), name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, FtrlConfig(l1=1e6)))
     deep = net.inputs.embedding.table.embedding_table
     ids, dense, label = make_batch()
@@ -81,7 +83,7 @@ def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
 
 
 def test_without_ftrl_lazy_adam_learns_everything(graph_mode, unique):
-    net = WideDeep(3, 2, EmbeddingConfig(embedding_dim=4), hidden=(8,), name=unique())
+    net = WideDeep(FEATURES, hidden=(8,), name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, None, rate=0.01))
     ids, dense, label = make_batch()
     model.train(1, [(ids, dense, label)], progress=False)

@@ -39,6 +39,8 @@ SLOW = (
     "tests/online/test_online_interrupted.py",
     "tests/history/test_history.py",
     "tests/history/test_history_defects.py",
+    "tests/command/test_command_runs.py",
+    "tests/command/test_command_topic.py",
 )
 
 FIRST = (
@@ -193,6 +195,10 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/models/test_mmoe_switches.py::test_half_precision_learns_as_single_does": (),
     "tests/models/test_mmoe_switches.py::test_rows_on_ssd_learn_the_same_bits": ("embedding1",),
     "tests/models/test_models_config.py::test_a_model_of_one_task_takes_numbered_ids": ("held0",),
+    "tests/models/test_models_schema.py::test_a_network_learns_and_answers_the_same_afterwards": (
+        *(f"graph-{name}" for name in ("dcn", "dcn_v2", "deepfm", "dlrm", "mmoe")),
+        "pynative-*",
+    ),
     "tests/models/test_models_workers.py::"
     "test_workers_divide_the_evaluation_and_have_its_numbers": (),
     "tests/models/test_wide_deep_commands.py::"

@@ -10,11 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.arrow_columns import values_array
 from mindspore_rec.common.columns.categories import as_categories
+from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.times import check_times, seconds_of
 from mindspore_rec.common.columns.transforms import Feature, Number
 
-__all__ = ["Label", "NumbersOfTexts", "Times", "numbers_of_texts", "positive_rows"]
+__all__ = [
+    "Label",
+    "NumbersOfTexts",
+    "Times",
+    "as_group_keys",
+    "numbers_of_texts",
+    "positive_rows",
+]
 
 
 class Label(Feature):
@@ -77,6 +86,18 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     if isinstance(positive, str):
         return pc.equal(as_categories(values, "text"), positive)
     return pc.equal(_as_numbers(column, values), float(positive))
+
+
+def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.ndarray:
+    """Return the keys of rows' groups, int64 ``[B]``. Rows without a group are one group.
+
+    Args:
+        column: name of the column.
+        values: texts or whole numbers ``[B]``.
+        kind: 'text' or 'whole', as for `Category`. Default: None.
+    """
+    where = f"column {column!r} must"
+    return keys_of(column, as_categories(values_array(where, values), kind), where)
 
 
 def _as_numbers(column: str | int, values: pa.Array) -> pa.Array:

@@ -39,7 +39,8 @@ def seconds_of(
         values: numbers, Arrow timestamps or dates, or texts if there is a format ``[B]``.
         unit: unit of numbers, a key of `UNITS`. Default: None, seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
-            a time zone are UTC. Default: None, the values are not texts.
+            a time zone are UTC. Integers are read by their digits. Default: None, the values are
+            neither texts nor digits.
 
     Raises:
         ValueError: the values are of a type that is no time, or texts without a format.
@@ -49,6 +50,8 @@ def seconds_of(
         [1700000000]
         >>> seconds_of("ts", pa.array(["2023-11-14", "soon"]), format="%Y-%m-%d").to_pylist()
         [1699920000, None]
+        >>> seconds_of("day", pa.array([20231114]), format="%Y%m%d").to_pylist()
+        [1699920000]
     """
     if pa.types.is_null(values.type):
         return values.cast(pa.float64())
@@ -62,6 +65,9 @@ def seconds_of(
                 "the format of the texts, format='%Y-%m-%d %H:%M:%S' or 'iso'"
             )
         values = _parsed(values, format)
+        kind = values.type
+    elif format is not None and pa.types.is_integer(kind):  # digits, as in 20260131
+        values = _parsed(values.cast(pa.string()), format)
         kind = values.type
     if pa.types.is_date(kind):
         values = values.cast(pa.timestamp("s"), safe=False)

@@ -192,7 +192,7 @@ class Selection:
         places = np.arange(total) if mask is None else np.flatnonzero(mask)
         bad: list[BadRow] = []
         try:
-            while faults := self.schema.faults(rows):
+            while faults := self.schema.faults(rows, rows.schema.names):
                 fault = faults[0]
                 first = file.first_row(which.part.number)
                 for each in fault.rows:

@@ -41,6 +41,7 @@ from mindspore_rec.common.run.write import write_checkpoint
 from mindspore_rec.common.sync import sync
 from mindspore_rec.train.checkpoint.arguments import check_states
 from mindspore_rec.train.checkpoint.load import check_load, load_chain
+from mindspore_rec.train.checkpoint.publication import Publication
 from mindspore_rec.train.checkpoint.snapshot import write_full
 from mindspore_rec.train.checkpoint.worker_states import WorkerStates
 from mindspore_rec.train.nn.tables import tables_of
@@ -58,6 +59,7 @@ def save_checkpoint(
     *,
     overwrite: bool = False,
     states: Mapping[str, Any] | None = None,
+    publication: Publication | None = None,
 ) -> None:
     """Save tables (with optimizer state), dense parameters and the optimizer's parameters.
 
@@ -75,9 +77,12 @@ def save_checkpoint(
             `path` is either the old or the new checkpoint. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
+        publication: names the function that makes the network for predictors. Default: None; a
+            predictor must then be constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.
+        ValueError: `publication` announces checkpoints of a run.
         FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
             that this function wrote. Nothing was written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
@@ -101,6 +106,7 @@ def save_checkpoint(
     target = Path(path)
     team = Team(worker_group())
     checked = check_states(states)
+    network = _network_of(publication)
     replaces = team.first(lambda: _check_target(target, overwrite))
     objects = {name: each.state_dict() for name, each in checked.items()}
     cell = training_cell(model)
@@ -114,12 +120,22 @@ def save_checkpoint(
     def write(directory: Path) -> dict[str, Any]:
         return write_full(cell, tables, {"objects": objects}, directory, team.shares)
 
-    write_checkpoint(made, lambda: _fields(tables.values()), write, team)
+    write_checkpoint(made, lambda: _fields(tables.values(), network), write, team)
     if replaces:
         team.first(lambda: _replace(made, target))
 
 
-def _fields(tables: Iterable[TableParameter]) -> dict[str, Any]:
+def _network_of(publication: Publication | None) -> dict[str, Any] | None:
+    if publication is None:
+        return None
+    if not isinstance(publication, Publication):
+        raise TypeError(f"publication must be a Publication, got {type(publication).__name__}")
+    if publication.announce is not None:
+        raise ValueError("publication must not announce: a RecCheckpoint announces checkpoints")
+    return publication.network
+
+
+def _fields(tables: Iterable[TableParameter], network: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "kind": "full",
         "step": max((table.step for table in tables), default=0),
@@ -128,7 +144,7 @@ def _fields(tables: Iterable[TableParameter]) -> dict[str, Any]:
         "parent": None,
         "saved_at": time.time(),
         "watermark": None,
-        "model": None,
+        "model": network,
     }
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -15,6 +17,7 @@ from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.old_arguments import WithoutEffect, takes_old
 from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.channel import Group
@@ -28,12 +31,15 @@ from mindspore_rec.train.callbacks.validation import (
     check_frequency,
     count_evaluations,
 )
+from mindspore_rec.train.checkpoint.directory import save_checkpoint
+from mindspore_rec.train.checkpoint.publication import Publication
 from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.data.finite_batches import check_batch, check_inputs
 from mindspore_rec.train.data.given_data import check_batches_given, check_read_again, no_batch
 from mindspore_rec.train.data.label_range import check_label_range
 from mindspore_rec.train.graph.batch_columns import BatchColumns
 from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.graph.graph_mode import graph_mode
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.loop.amp_level import apply_amp_level
 from mindspore_rec.train.loop.cells import EvalCell, LossCell
@@ -42,10 +48,16 @@ from mindspore_rec.train.loop.id_columns import PrefetchIds
 from mindspore_rec.train.loop.loop import TrainLoop
 from mindspore_rec.train.loop.old_arguments import takes_prefetch_ids
 from mindspore_rec.train.loop.prefetch import PrefetchStage
+from mindspore_rec.train.loop.schema_loss import loss_of
+from mindspore_rec.train.loop.schema_metrics import metrics_of
+from mindspore_rec.train.loop.schema_training import SchemaTraining, is_raw, schema_of
 from mindspore_rec.train.loop.step import TrainStep
+from mindspore_rec.train.metrics.gauc import GAUC
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
+from mindspore_rec.train.models.served import BUILDER, builder_arguments
 from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.optim.adam import LazyAdam
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.workers.feed import Reader
@@ -58,6 +70,8 @@ from mindspore_rec.train.workers.worker_random import draw_apart
 from mindspore_rec.train.workers.worker_state import WorkerState
 
 __all__ = ["RecModel"]
+
+_LEARNING_RATE = 0.002  # of the default optimizer
 
 
 class RecModel(Model):
@@ -79,15 +93,24 @@ class RecModel(Model):
     * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
+    * If the network was made from a `Schema`, data may also be rows of raw columns: a
+      `mindspore_rec.data.Rows`, a DataFrame or an Arrow Table. The model then runs in graph mode,
+      whatever MindSpore's mode is.
 
     Args:
         network: cell that computes the prediction from the inputs. Without `loss_fn`, the cell
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
-        loss_fn: cell that computes the loss from prediction and label. Default: None.
+        loss_fn: cell that computes the loss from prediction and label. Default: None; if the
+            network was made from a schema, the loss of the schema's labels: the log loss of labels
+            with two values, the squared error of numbers, times the weight if rows have weights.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None.
-        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
+            `network.trainable_params()`. Default: None; if the network was made from a schema and
+            `loss_fn` is None too, `LazyAdam` with a learning rate of 0.002.
+        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
+            the network was made from a schema, the metrics may be a list of names: 'auc',
+            'log_loss', 'normalized_entropy', 'calibration', 'gauc' and 'rmse'. Default: 'auc' and
+            'log_loss' of labels with two values, 'rmse' of labels that are numbers.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
@@ -165,6 +188,15 @@ class RecModel(Model):
             )
         apply_fuse(network, fuse)
         apply_amp_level(network, amp_level)
+        schema = schema_of(network)
+        self._rows = None if schema is None else SchemaTraining(schema, loss_fn is not None)
+        if schema is not None:
+            if loss_fn is None and schema.labels:
+                loss_fn = loss_of(schema)
+                if optimizer is None:
+                    optimizer = LazyAdam(network.trainable_params(), learning_rate=_LEARNING_RATE)
+            if metrics is None or isinstance(metrics, (list, tuple, set)):
+                metrics = metrics_of(None if metrics is None else list(metrics), schema)
         super().__init__(
             network,
             loss_fn,
@@ -184,7 +216,10 @@ class RecModel(Model):
     def _build_train_network(self) -> nn.Cell:
         network = self._network
         if self._loss_fn is not None:
-            network = LossCell(network, self._loss_fn)
+            if self._rows is None or self._rows.own_loss:
+                network = LossCell(network, self._loss_fn)
+            else:
+                network = self._rows.loss_cell(network, self._loss_fn)
         if self._optimizer is not None:
             network = TrainStep(network, self._optimizer, self._loss_scale(), fuse=False)
         elif self._loss_scale_manager is not None:
@@ -208,7 +243,11 @@ class RecModel(Model):
         self, metrics: Any, eval_network: nn.Cell | None, eval_indexes: list[int] | None
     ) -> None:
         if eval_network is None and self._loss_fn is not None:
-            eval_network, eval_indexes = EvalCell(self._network, self._loss_fn), [0, 1, 2]
+            if self._rows is None:
+                eval_network = EvalCell(self._network, self._loss_fn)
+            else:
+                eval_network = self._rows.eval_cell(self._network, self._loss_fn, metrics)
+            eval_indexes = [0, 1, 2]
         super()._build_eval_network(metrics, eval_network, eval_indexes)
 
     # ---- training
@@ -270,6 +309,7 @@ class RecModel(Model):
         if sink_size == 0:
             raise ValueError("sink_size must be -1 or at least 1, got 0")
         epoch_steps = None if sink_size == -1 else sink_size
+        train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
         group = current_group()
         if epoch_steps is None and max_steps is None:
             check_read_again("train_dataset", train_dataset, epoch - initial_epoch)
@@ -373,6 +413,8 @@ class RecModel(Model):
         initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
         frequency = check_frequency(valid_frequency)
         all_callbacks = callback_list(callbacks)
+        train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
+        valid_dataset = self._arrays("valid_dataset", valid_dataset, is_train=False)
         group = current_group()
         if group.size > 1:
             each = {"valid_frequency": None if valid_dataset is None else frequency}
@@ -471,6 +513,7 @@ class RecModel(Model):
         """
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
+        train_dataset = self._arrays("train_dataset", train_dataset, is_train=True)
         source = self._source("train_dataset", train_dataset, self._train_network)
         source = worker_source(source, current_group(), "train_dataset")
         run = self._run_params(train_dataset, source, 1, None, None, max_steps)
@@ -481,6 +524,48 @@ class RecModel(Model):
             run.stop_reason = run.stop_reason or reason
 
         return self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema from which the network was made, or None."""
+        return None if self._rows is None else self._rows.schema
+
+    def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
+        """Return training batches of rows, for a network that was made from a schema.
+
+        `train` and `fit` make such batches of rows by themselves. Call `batches` if other objects
+        need the batches too, such as `RecCheckpoint.restore`.
+
+        Args:
+            rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
+                scales of the schema have learned nothing, they learn from a sample of the rows.
+            batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
+                rows.
+
+        Raises:
+            TypeError: `rows` are something else, or the network has no schema.
+            ValueError: rows do not fit the schema.
+        """
+        if self._rows is None:
+            raise TypeError("the network must be made from a schema to make batches of rows")
+        made = self._rows.batches(rows, "rows", self._metric_fns, True, batch_size)
+        if not isinstance(made, BatchSource):
+            raise TypeError(f"rows must be rows of raw columns, got {type(rows).__name__}")
+        return made
+
+    def _arrays(self, argument: str, data: Any, is_train: bool) -> Any:
+        """Return batches of arrays if data are rows and the network was made from a schema."""
+        if self._rows is None or data is None:
+            return data
+        return self._rows.batches(data, argument, self._metric_fns, is_train)
+
+    def _mode(self) -> AbstractContextManager[None]:
+        """Return graph mode for a network that was made from a schema, which compiles in it.
+
+        MindSpore's default, PyNative mode, is several times slower. Networks of a user's own may
+        need PyNative mode, so their mode is the user's.
+        """
+        return nullcontext() if self._rows is None else graph_mode()
 
     def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
         check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
@@ -530,7 +615,8 @@ class RecModel(Model):
         work: Any,
     ) -> TrainSummary:
         self._check_trainable()
-        hint_mode()
+        if self._rows is None:
+            hint_mode()
         self._has_rows = True  # from the first step on
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, self.prefetch_ids)
@@ -541,7 +627,11 @@ class RecModel(Model):
             [ProgressBar()] if progress else []
         )
         begin = time.perf_counter()
-        with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
+        with (
+            self._mode(),
+            Interruption() as interruption,
+            _CallbackManager(run.list_callback) as manager,
+        ):
             loop = TrainLoop(
                 self._caller(self._train_network),
                 run,
@@ -636,6 +726,7 @@ class RecModel(Model):
                 "metrics={'auc': mindspore_rec.AUC(from_logits=True)})"
             )
         hint_sink_mode(dataset_sink_mode)
+        valid_dataset = self._arrays("valid_dataset", valid_dataset, is_train=False)
         return self._measure(valid_dataset, callbacks, progress, epoch=1)
 
     def _measure(
@@ -658,6 +749,7 @@ class RecModel(Model):
         self._clear_metrics()
         hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
         with (
+            self._mode(),
             _CallbackManager(run.list_callback) as manager,
             tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
             self._caller(self._eval_network).columns.named(lambda: source.column_names),
@@ -714,6 +806,21 @@ class RecModel(Model):
         run.eval_results = dict(run.metrics)
         manager.on_eval_end(context)
 
+    def _update_metrics(self, outputs: Any) -> None:
+        """Pass the outputs of the evaluation network to the metrics; a GAUC gets the groups too."""
+        if self._rows is None or not self._rows.has_group(self._metric_fns):
+            super()._update_metrics(outputs)
+            return
+        every = self._metric_fns
+        grouped = {name: each for name, each in every.items() if isinstance(each, GAUC)}
+        self._metric_fns = {name: each for name, each in every.items() if name not in grouped}
+        try:
+            super()._update_metrics(outputs)
+        finally:
+            self._metric_fns = every
+        for metric in grouped.values():
+            metric.update(*outputs[1:])
+
     def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
         every = self._metric_fns
         self._metric_fns = metrics
@@ -726,12 +833,15 @@ class RecModel(Model):
         """Return the network's output for the inputs; no table changes.
 
         Args:
-            *predict_data: the network's inputs, Tensors or NumPy arrays.
+            *predict_data: the network's inputs, Tensors or NumPy arrays. If the network was made
+                from a schema, the argument may also be rows: a DataFrame, an Arrow Table, a dict of
+                columns, or a `mindspore_rec.data.Rows`. The rows need no labels.
             backend: only None is supported.
             config: only None is supported.
 
         Returns:
-            The network's output.
+            The network's output. For rows, a NumPy array of probabilities (for a label that is a
+            number, of predictions), float32 `[N]`, or `[N, T]` if the schema has several labels.
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
@@ -741,6 +851,12 @@ class RecModel(Model):
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
         self._hint_untrained()
+        with self._mode():
+            if self._rows is not None and len(predict_data) == 1 and is_raw(predict_data[0]):
+                return self._rows.predict(predict_data[0], self._predict_arrays)
+            return self._predict_arrays(*predict_data)
+
+    def _predict_arrays(self, *predict_data: Any) -> Any:
         call = self._caller(self._predict_network)
         inputs = as_tensors(predict_data, columns=call.columns)
         check_inputs(self._predict_network, inputs)
@@ -748,6 +864,47 @@ class RecModel(Model):
         if group.size > 1:
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
         return call(False, *inputs)
+
+    # ---- saving, for networks that were made from a schema
+
+    @property
+    def publication(self) -> Publication:
+        """Description of network and schema, for a `RecCheckpoint` or `save_checkpoint`.
+
+        With it, a `Predictor` of the checkpoint reads raw columns and returns probabilities.
+
+        Raises:
+            ValueError: the network was not made from a schema, or cannot be made again.
+        """
+        return Publication(builder=BUILDER, builder_arguments=builder_arguments(self._network))
+
+    @property
+    def states(self) -> dict[str, Any]:
+        """What the scales of the schema have learned, for `states` of a checkpoint."""
+        return {} if self._rows is None else {"features": self._rows.schema}
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the model: schema, network, tables, and the optimizer's state.
+
+        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it by raw columns.
+
+        Args:
+            path: directory to make.
+            overwrite: whether to replace an existing checkpoint. Default: False.
+
+        Raises:
+            ValueError: the network was not made from a schema; use `save_checkpoint`.
+            FileExistsError, OSError: as for `save_checkpoint`.
+        """
+        if self._rows is None:
+            raise ValueError(
+                "the network must be made from a schema to be saved with its description: "
+                "save_checkpoint saves the values of other networks"
+            )
+        publication = self.publication
+        save_checkpoint(
+            self, path, overwrite=overwrite, states=self.states, publication=publication
+        )
 
     # ---- what Model has and no network with tables needs
 

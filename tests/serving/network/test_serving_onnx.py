@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -30,17 +31,13 @@ from mindspore_rec import (
 from mindspore_rec.common.columns.tensors import parsed_specs
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.models import DCN, DLRM, CrossMixture, DCNv2, DeepFM, MMoE, WideDeep
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train.export.onnx import export_network
 from mindspore_rec.train.export.onnx_command import main
 from mindspore_rec.train.export.onnx_rewrite import NotExportableError
 from models.common.embedding_config import EmbeddingConfig
-from models.dcn.net import DCN
-from models.dcn_v2.net import DCNV2
-from models.deepfm.net import DeepFM
-from models.dlrm.net import DLRM
-from models.mmoe.net import MMoENet
-from models.wide_deep.net import WideDeep
+from models.common.features import PackedFeatures
 from tests.serving.serving_network import Marked, ids
 from tests.support.processes import ROOT
 
@@ -48,27 +45,28 @@ pytestmark = pytest.mark.usefixtures("graph_mode")
 
 FIELDS, NUMBERS = 5, 3
 SPECS = [f"ids:INT64:-1,{FIELDS}", f"numbers:FP32:-1,{NUMBERS}"]
-SMALL = EmbeddingConfig(embedding_dim=4)
-PER_FIELD = EmbeddingConfig(embedding_dim=4, tables="per_field")
-MULTI = EmbeddingConfig(embedding_dim=4, multi_lookup=True)
+SMALL = PackedFeatures(FIELDS, NUMBERS, EmbeddingConfig(embedding_dim=4))
+PER_FIELD = PackedFeatures(FIELDS, NUMBERS, EmbeddingConfig(embedding_dim=4, tables="per_field"))
+MULTI = PackedFeatures(FIELDS, NUMBERS, EmbeddingConfig(embedding_dim=4, multi_lookup=True))
+TASKS = dataclasses.replace(SMALL, tasks=("first", "second"))
 
 ZOO: dict[str, Callable[[], nn.Cell]] = {
-    "wide_deep": lambda: WideDeep(FIELDS, NUMBERS, SMALL, hidden=(16, 8)),
-    "wide_deep_bn": lambda: WideDeep(FIELDS, NUMBERS, SMALL, hidden=(16, 8), batch_norm=True),
-    "wide_deep_embed": lambda: WideDeep(FIELDS, NUMBERS, SMALL, "embed", hidden=(16, 8)),
-    "wide_deep_per_field": lambda: WideDeep(FIELDS, NUMBERS, PER_FIELD, hidden=(16, 8)),
-    "wide_deep_multi": lambda: WideDeep(FIELDS, NUMBERS, MULTI, hidden=(16, 8)),
-    "dcn": lambda: DCN(FIELDS, NUMBERS, SMALL, hidden=(16, 8)),
-    "dcn_bn": lambda: DCN(FIELDS, NUMBERS, SMALL, hidden=(16, 8), batch_norm=True),
-    "dcn_v2_matrix": lambda: DCNV2(FIELDS, NUMBERS, SMALL, hidden=(16, 8)),
-    "dcn_v2_mixture_bn": lambda: DCNV2(
-        FIELDS, NUMBERS, SMALL, cross="mixture", experts=2, rank=3, hidden=(16, 8), batch_norm=True
+    "wide_deep": lambda: WideDeep(SMALL, hidden=(16, 8)),
+    "wide_deep_bn": lambda: WideDeep(SMALL, hidden=(16, 8), batch_norm=True),
+    "wide_deep_embed": lambda: WideDeep(SMALL, numbers="embed", hidden=(16, 8)),
+    "wide_deep_per_field": lambda: WideDeep(PER_FIELD, hidden=(16, 8)),
+    "wide_deep_multi": lambda: WideDeep(MULTI, hidden=(16, 8)),
+    "dcn": lambda: DCN(SMALL, hidden=(16, 8)),
+    "dcn_bn": lambda: DCN(SMALL, hidden=(16, 8), batch_norm=True),
+    "dcn_v2_matrix": lambda: DCNv2(SMALL, hidden=(16, 8)),
+    "dcn_v2_mixture_bn": lambda: DCNv2(
+        SMALL, cross=CrossMixture(2, 3), hidden=(16, 8), batch_norm=True
     ),
-    "deepfm": lambda: DeepFM(FIELDS, NUMBERS, SMALL, hidden=(16, 8)),
-    "deepfm_bn": lambda: DeepFM(FIELDS, NUMBERS, SMALL, hidden=(16, 8), batch_norm=True),
-    "dlrm": lambda: DLRM(FIELDS, NUMBERS, SMALL, bottom=(8, 4), top=(16, 8)),
-    "dlrm_bn": lambda: DLRM(FIELDS, NUMBERS, SMALL, bottom=(8, 4), top=(16, 8), batch_norm=True),
-    "mmoe": lambda: MMoENet(FIELDS, NUMBERS, SMALL, name="mmoe"),
+    "deepfm": lambda: DeepFM(SMALL, hidden=(16, 8)),
+    "deepfm_bn": lambda: DeepFM(SMALL, hidden=(16, 8), batch_norm=True),
+    "dlrm": lambda: DLRM(SMALL, bottom=(8, 4), top=(16, 8)),
+    "dlrm_bn": lambda: DLRM(SMALL, bottom=(8, 4), top=(16, 8), batch_norm=True),
+    "mmoe": lambda: MMoE(TASKS, name="mmoe"),
 }
 
 

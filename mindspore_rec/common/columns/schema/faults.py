@@ -16,6 +16,7 @@ from mindspore_rec.common.columns.arrow_columns import values_array
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.labels import numbers_of_texts, positive_rows
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.times import seconds_of
 
@@ -128,10 +129,9 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
 def _number(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
     if _is_text(kind) and column.decimal is not None:
-        texts = pc.utf8_trim_whitespace(values)
-        there = pc.and_(pc.fill_null(pc.not_equal(texts, ""), False), values.is_valid())
+        missing = pc.or_(values.is_null(), are_missing_texts(values))
         numbers = numbers_of_texts(values, column.decimal)
-        yield _array(pc.or_(pc.invert(there), numbers.is_valid())), "numbers"
+        yield _array(pc.or_(missing, numbers.is_valid())), "numbers"
         values = numbers
     elif _is_text(kind):
         first = values.drop_null()
@@ -192,7 +192,7 @@ def _label(column: Column, values: pa.Array) -> Iterator[Check]:
 
 def _weight(column: Column, values: pa.Array) -> Iterator[Check]:
     yield from _finite(column, values)
-    numbers = numbers_of_texts(values, column.decimal or ".")
+    numbers = numbers_of_texts(values, column.decimal or ".").cast(pa.float64(), safe=False)
     yield _array(pc.fill_null(pc.greater_equal(numbers, 0), False)), "a weight of at least 0"
 
 

@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, Standard
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.transforms import Category, Feature, Number, TimePart
 
-__all__ = ["Field", "TableGroup", "fields_of", "numbers_of", "pipeline_of", "table_groups"]
+__all__ = ["Field", "Layout", "TableGroup", "numbers_of", "pipeline_of"]
 
 _SCALES: dict[str, type[Number]] = {
     "quantile": QuantileScale,
@@ -28,6 +28,7 @@ _SCALES: dict[str, type[Number]] = {
 
 
 _Settings = tuple[int, int | None, int | None]  # embedding_dim, admission, eviction
+_Key = tuple[Column, str, Feature]  # with the name of the field
 
 
 @dataclass(frozen=True)
@@ -74,64 +75,85 @@ class TableGroup:
     fields: tuple[int, ...]
 
 
-def fields_of(columns: Sequence[Column]) -> tuple[Field, ...]:
-    """Return the fields of the array `ids`, in order."""
-    fields: list[Field] = []
-    start = 0
-    for column in columns:
-        is_bag = column.kind in ("list", "text")
-        for name, _ in _keys_of(column):
-            fields.append(Field(name, column.name, start, column.most_values, is_bag))
-            start += column.most_values
-    return tuple(fields)
-
-
 def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the names of the columns in the array `numbers`, in order."""
     return tuple(each.name for each in columns if each.kind in ("number", "integer"))
 
 
-def table_groups(
-    columns: Sequence[Column], fields: Sequence[Field], embedding_dim: int
-) -> tuple[TableGroup, ...]:
-    """Return the tables of all fields, in the order of their first fields.
+class Layout:
+    """Fields of the array `ids`, their transforms, and their tables.
+
+    Fields of one table are side by side, first the single keys and then the bags, so that a network
+    looks up the single keys of a table at once. Apart from that, fields have the order of their
+    columns.
 
     Columns without a name of a table share a table if they have the same settings. They share no
     rows, because their keys are salted with the columns' names.
 
+    Args:
+        columns: the columns.
+        embedding_dim: number of floats of a row, for columns without own `embedding_dim`.
+
+    Attributes:
+        fields: the fields, in order.
+        transforms: transform of each field.
+        tables: the tables, in the order of their first columns.
+
     Raises:
         ValueError: columns name the same table and have different settings.
     """
-    by_name = {column.name: column for column in columns}
-    groups: dict[tuple[str | None, _Settings], list[int]] = {}
-    first: dict[str, tuple[Column, _Settings]] = {}
-    for number, field in enumerate(fields):
-        column = by_name[field.column]
-        dim = embedding_dim if column.embedding_dim is None else column.embedding_dim
-        settings = (dim, column.admission, column.eviction)
-        if column.table is not None:
-            other, known = first.setdefault(column.table, (column, settings))
-            if settings != known:
-                raise ValueError(
-                    f"columns {other.name!r} and {column.name!r} are in table {column.table!r} "
-                    "and must have the same embedding_dim, admission and eviction, got "
-                    f"{known} and {settings}"
-                )
-        groups.setdefault((column.table, settings), []).append(number)
-    return tuple(
-        TableGroup(name, *settings, tuple(numbers)) for (name, settings), numbers in groups.items()
-    )
+
+    def __init__(self, columns: Sequence[Column], embedding_dim: int) -> None:
+        groups: dict[tuple[str | None, _Settings], list[_Key]] = {}
+        first: dict[str, tuple[Column, _Settings]] = {}
+        for column in columns:
+            keys = _keys_of(column)
+            if not keys:
+                continue
+            dim = embedding_dim if column.embedding_dim is None else column.embedding_dim
+            settings = (dim, column.admission, column.eviction)
+            if column.table is not None:
+                other, known = first.setdefault(column.table, (column, settings))
+                if settings != known:
+                    raise ValueError(
+                        f"columns {other.name!r} and {column.name!r} are in table {column.table!r} "
+                        "and must have the same embedding_dim, admission and eviction, got "
+                        f"{known} and {settings}"
+                    )
+            groups.setdefault((column.table, settings), []).extend(
+                (column, name, transform) for name, transform in keys
+            )
+        fields: list[Field] = []
+        self.transforms: list[Feature] = []
+        tables: list[TableGroup] = []
+        start = 0
+        for (table, settings), keys_of_table in groups.items():
+            numbers = []
+            for column, name, transform in sorted(keys_of_table, key=_is_bag):
+                numbers.append(len(fields))
+                fields.append(Field(name, column.name, start, column.most_values, _is_list(column)))
+                self.transforms.append(transform)
+                start += column.most_values
+            tables.append(TableGroup(table, *settings, tuple(numbers)))
+        self.fields = tuple(fields)
+        self.tables = tuple(tables)
 
 
-def pipeline_of(columns: Sequence[Column]) -> FeaturePipeline:
+def _is_list(column: Column) -> bool:
+    return column.kind in ("list", "text")
+
+
+def _is_bag(key: _Key) -> bool:
+    return _is_list(key[0])
+
+
+def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
     """Return the pipeline that makes the arrays of the columns.
 
     Raises:
         ValueError: no column has keys.
     """
-    outputs: dict[str, Any] = {
-        "ids": [transform for each in columns for _, transform in _keys_of(each)]
-    }
+    outputs: dict[str, Any] = {"ids": layout.transforms}
     if not outputs["ids"]:
         raise ValueError(
             "columns must have at least one column whose values have rows: a category, integer, "

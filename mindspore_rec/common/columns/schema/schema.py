@@ -19,11 +19,10 @@ from mindspore_rec.common.columns.schema.document import columns_of, plain_colum
 from mindspore_rec.common.columns.schema.faults import Fault, faults_of, missing_column
 from mindspore_rec.common.columns.schema.layout import (
     Field,
+    Layout,
     TableGroup,
-    fields_of,
     numbers_of,
     pipeline_of,
-    table_groups,
 )
 
 __all__ = ["Schema"]
@@ -37,8 +36,8 @@ class Schema:
 
     A batch of rows becomes these arrays:
 
-    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, in the order of the columns. A
-      list or text has `length` keys, the others have one.
+    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
+      the others have one. Columns of one table are side by side; `fields` has the places.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers; left out without numbers.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
@@ -79,7 +78,7 @@ class Schema:
         >>> {name: array.shape for name, array in arrays.items()}
         {'ids': (2, 5), 'numbers': (2, 1), 'label': (2, 1)}
         >>> [field.name for field in schema.fields]
-        ['user', 'tags', 'price.bucket']
+        ['user', 'price.bucket', 'tags']
     """
 
     def __init__(self, columns: Iterable[Column], embedding_dim: int = _DEFAULT_DIM) -> None:
@@ -90,12 +89,11 @@ class Schema:
                 raise TypeError(f"columns must be Column objects, got {column!r}")
         self._by_name = {column.name: column for column in self.columns}
         self._check_columns()
-        self.fields: tuple[Field, ...] = fields_of(self.columns)
+        layout = Layout(self.columns, self.embedding_dim)
+        self.fields: tuple[Field, ...] = layout.fields
+        self.tables: tuple[TableGroup, ...] = layout.tables
         self.numbers = numbers_of(self.columns)
-        self.tables: tuple[TableGroup, ...] = table_groups(
-            self.columns, self.fields, self.embedding_dim
-        )
-        self.pipeline: FeaturePipeline = pipeline_of(self.columns)
+        self.pipeline: FeaturePipeline = pipeline_of(self.columns, layout)
         self.is_fitted = not self.pipeline.learns
 
     def _check_columns(self) -> None:
@@ -209,8 +207,8 @@ class Schema:
         batch = to_record_batch(rows)
         if not batch.num_rows:
             raise ValueError("rows must have at least one row, from which scales learn")
-        fresh = pipeline_of([each for each in self.columns if each.kind not in ("label", "weight")])
-        fresh.fit(batch)
+        features = [each for each in self.columns if each.kind not in ("label", "weight")]
+        fresh = pipeline_of(features, Layout(features, self.embedding_dim)).fit(batch)
         self._take(fresh.state_dict())
         return self
 
@@ -251,13 +249,18 @@ class Schema:
             made |= positive.fill_null(False).to_numpy(zero_copy_only=False)
         return made
 
-    def faults(self, rows: pa.RecordBatch) -> list[Fault]:
+    def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
         """Return which values of a batch the columns cannot have, at most one Fault per column.
+
+        Args:
+            rows: the batch.
+            names: names of the columns that are checked. Default: all except ignored columns.
 
         Raises:
             ValueError: a column is missing, or all its values are of the wrong type.
         """
-        columns = [each for each in self.columns if each.kind != "ignored"]
+        wanted = self.raw_columns if names is None else names
+        columns = [each for each in self.columns if each.kind != "ignored" and each.name in wanted]
         return faults_of(columns, rows)
 
     def check(self, rows: Any, where: str = "rows", first_row: int = 0) -> None:
@@ -302,8 +305,8 @@ class Schema:
         return {"embedding_dim": self.embedding_dim, "columns": plain_columns(self.columns)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the scales have learned, as JSON values."""
-        return {"is_fitted": self.is_fitted, "pipeline": self.pipeline.state_dict()}
+        """Return what the scales have learned, as JSON values: the state of `pipeline`."""
+        return self.pipeline.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state that `state_dict` returned.
@@ -312,10 +315,8 @@ class Schema:
             TypeError, ValueError, KeyError: the state is of other columns. After an error, the
                 schema is unchanged.
         """
-        if not isinstance(state, Mapping) or not {"is_fitted", "pipeline"} <= set(state):
-            raise ValueError(f"state must be of a Schema, got {state!r:.80}")
-        self.pipeline.load_state_dict(state["pipeline"])
-        self.is_fitted = bool(state["is_fitted"])
+        self.pipeline.load_state_dict(state)
+        self.is_fitted = True
 
     def __repr__(self) -> str:
         lines = "".join(f"\n    {column!r}," for column in self.columns)

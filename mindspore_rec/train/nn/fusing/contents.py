@@ -14,6 +14,7 @@ from mindspore import Tensor, nn, ops
 __all__ = ["Contents", "contents_of", "is_object", "is_of_library"]
 
 _OPAQUE = (nn.Cell, Tensor, ops.Primitive, type, FunctionType, MethodType, ModuleType)
+_NETWORKS = "mindspore_rec.train.models."
 _MOST_ENTRIES = 100
 _MOST_BYTES = 1 << 16
 _DEPTH = 4
@@ -22,11 +23,16 @@ _DEPTH = 4
 def is_of_library(module: str) -> bool:
     """Return whether a module belongs to MindSpore or to this package.
 
+    The networks of `mindspore_rec.models` are ordinary networks, so their modules do not count.
+
     Example:
         >>> is_of_library("mindspore.nn"), is_of_library("shop.net")
         (True, False)
+        >>> is_of_library("mindspore_rec.train.models.dcn")
+        False
     """
-    return module.partition(".")[0] in ("mindspore", "mindspore_rec")
+    is_of_network = module.startswith(_NETWORKS)
+    return module.partition(".")[0] in ("mindspore", "mindspore_rec") and not is_of_network
 
 
 def is_object(value: Any) -> bool:

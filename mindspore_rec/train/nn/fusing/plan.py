@@ -17,6 +17,7 @@ from typing import Any
 from mindspore import nn, ops
 
 from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fusing.contents import is_of_library
 from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_layer, keeps_state
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, StandIn, TraceError
 from mindspore_rec.train.nn.fusing.trace import Step, Trace, values_in
@@ -389,8 +390,7 @@ class _Planner:
 def _state_of(step: Step) -> Any:
     """Return a key for the state that a step changes or reads; None if the step has no state."""
     if step.kind == "cell":
-        room = type(step.target).__module__.partition(".")[0]
-        if room not in ("mindspore", "mindspore_rec"):
+        if not is_of_library(type(step.target).__module__):
             return "a cell of the user"
         if isinstance(step.target, FusedLayer) and not keeps_state(step.target):
             return None
@@ -427,8 +427,8 @@ def _last_width(step: Step) -> int:
     """
     if step.kind == "cell":
         width = getattr(step.target, "out_features", 0)
-        room = type(step.target).__module__.partition(".")[0]
-        return width if type(width) is int and room not in ("mindspore", "mindspore_rec") else 0
+        is_of_user = not is_of_library(type(step.target).__module__)
+        return width if type(width) is int and is_of_user else 0
     if step.kind == "method" and step.target in ("reshape", "view") and not step.kwargs:
         shape = step.args[1] if len(step.args) == 2 else step.args[1:]
         if isinstance(shape, (tuple, list)) and len(shape) == 2 and shape[0] == -1:

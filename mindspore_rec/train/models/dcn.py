@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
-from mindspore_rec.nn import MLP, CrossNet, fuse
-from models.common.embedding import EmbeddingConfig
-from models.common.inputs import InputLayer
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import InputLayer
+from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.cross import CrossNet
+from mindspore_rec.train.nn.fuse import fuse
+from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["DCN"]
 
 
-class DCN(nn.Cell):
+class DCN(Network):
     r"""Deep & Cross: a cross network and a perceptron over one row, then a linear layer over both.
 
     .. math::
@@ -27,9 +31,7 @@ class DCN(nn.Cell):
     https://doi.org/10.1145/3124749.3124754.
 
     Args:
-        fields: number of categorical fields F, at least 1.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the embeddings. Default: 16 floats in a hash table.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
@@ -39,8 +41,8 @@ class DCN(nn.Cell):
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; left out if N is 0.
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -50,28 +52,39 @@ class DCN(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = DCN(3, 0, EmbeddingConfig(embedding_dim=4), hidden=(8,), name="doc.dcn")
-        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import DCN
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
+        >>> net = DCN(schema, hidden=(8,), name="doc.dcn")
+        >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 1)
     """
 
     def __init__(
         self,
-        fields: int,
-        dense: int,
-        embedding: EmbeddingConfig | None = None,
+        schema: Schema | Features,
+        *,
         numbers: str = "concat",
         layers: int = 3,
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        *,
         name: str = "dcn",
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        config = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
+        super().__init__(
+            schema,
+            numbers=numbers,
+            layers=layers,
+            hidden=hidden,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            name=name,
+            seed=seed,
+        )
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
         self.cross = CrossNet(self.inputs.widths, layers)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor, nn
+from mindspore import Tensor, ops
 
-from mindspore_rec.nn import MLP, DotInteraction, fuse
-from models.common.checks import check_least
-from models.common.embedding import EmbeddingConfig, FieldEmbedding
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.dot_interaction import DotInteraction
+from mindspore_rec.train.nn.fuse import fuse
+from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["DLRM"]
 
 
-class DLRM(nn.Cell):
+class DLRM(Network):
     r"""DLRM: dot products of all pairs of embeddings; the numbers together become one embedding.
 
     .. math::
@@ -29,11 +32,11 @@ class DLRM(nn.Cell):
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        fields: number of categorical fields F, at least 1; at least 2 without numbers.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the embeddings. Default: 16 floats in a hash table.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All
+            fields must have vectors of one width; without numbers, there must be at least two.
         bottom: widths of the bottom perceptron's layers. The last layer is left out, because it is
-            as wide as an embedding. () if there are no numbers. Default: (64, 32).
+            as wide as an embedding. Without numbers, the bottom perceptron is left out. Default:
+            (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
@@ -41,8 +44,8 @@ class DLRM(nn.Cell):
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; left out if N is 0.
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -53,41 +56,51 @@ class DLRM(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = DLRM(3, 0, EmbeddingConfig(embedding_dim=4), bottom=(), top=(8,), name="doc.dlrm")
-        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import DLRM
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
+        >>> net = DLRM(schema, top=(8,), name="doc.dlrm")
+        >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 1)
     """
 
     def __init__(
         self,
-        fields: int,
-        dense: int,
-        embedding: EmbeddingConfig | None = None,
+        schema: Schema | Features,
+        *,
         bottom: Sequence[int] = (64, 32),
         top: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        *,
         name: str = "dlrm",
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        check_least("dense", dense, 0, 1 << 16)
-        if not dense and len(bottom):
-            raise ValueError(f"bottom must be () without numbers, got {tuple(bottom)}")
-        config = embedding or EmbeddingConfig()
-        self.embedding = FieldEmbedding(fields, config, f"{name}.embedding", seed)
-        self.has_numbers = dense > 0
-        dim = self.embedding.dim
-        if dense:
-            self.bottom = MLP(dense, (*bottom, dim), "relu", dropout, batch_norm)
-        self.pairs = DotInteraction(fields, dim, dense=self.has_numbers)
+        super().__init__(
+            schema,
+            bottom=bottom,
+            top=top,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            name=name,
+            seed=seed,
+        )
+        dim = self.features.one_width("DLRM")
+        numbers = self.features.numbers
+        self.embedding = self.features.embedding(f"{name}.embedding", seed)
+        self.joins = len(self.embedding.parts) > 1
+        self.has_numbers = numbers > 0
+        if self.has_numbers:
+            self.bottom = MLP(numbers, (*bottom, dim), "relu", dropout, batch_norm)
+        self.pairs = DotInteraction(len(self.features.widths), dim, dense=self.has_numbers)
         self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        vectors = self.embedding(ids)
+        parts = self.embedding(ids)
+        vectors = ops.concat(parts, 1) if self.joins else parts[0]
         if self.has_numbers:
             return self.top(self.pairs(vectors, self.bottom(numbers)))
         return self.top(self.pairs(vectors))

@@ -8,9 +8,8 @@ from typing import Any
 from mindspore import Tensor, nn
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.nn import NumberEmbedding
-from models.common.checks import check_least
-from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.nn.number_embedding import NumberEmbedding
 
 __all__ = ["NUMBERS", "FirstOrder", "InputLayer"]
 
@@ -29,97 +28,77 @@ class InputLayer(nn.Cell):
     a cell reads the parts without a copy.
 
     Args:
-        fields: number of categorical fields F, at least 1.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the embeddings.
+        features: description of the arrays, such as the attribute `features` of a `Network`.
         numbers: 'concat' or 'embed'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
+        ids: int64 Tensor, as for the cell that `Features.embedding` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
-        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has the number of floats
-            of each part.
+        Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
+            then the numbers or their vectors. `widths` has the number of floats of each part.
 
     Attributes:
+        vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
         fields: number of vectors in a row: F, or F + N with 'embed'.
-        dim: number of floats in a vector.
+        dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
         vectors: the vectors of the numbers, a Parameter `[N, dim]`; only with 'embed'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-
-    Example:
-        >>> import mindspore as ms
-        >>> import numpy as np
-        >>> layer = InputLayer(3, 2, EmbeddingConfig(embedding_dim=4), "embed", "doc.inputs")
-        >>> ids = Tensor([[1, 2, 3]], ms.int64)
-        >>> parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
-        >>> [part.shape for part in parts], layer.widths
-        ([(1, 3, 4), (1, 2, 4)], (12, 8))
     """
 
-    def __init__(
-        self,
-        fields: int,
-        dense: int,
-        embedding: EmbeddingConfig,
-        numbers: str,
-        name: str,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, features: Features, numbers: str, name: str, seed: int = 0) -> None:
         super().__init__()
-        check_least("fields", fields, 1, 1 << 16)
-        check_least("dense", dense, 0, 1 << 16)
         check_one_of("numbers", numbers, NUMBERS)
-        self.embedding = FieldEmbedding(fields, embedding, name, seed)
-        self.dim = self.embedding.dim
-        self.embeds = numbers == "embed" and dense > 0
-        self.concats = numbers == "concat" and dense > 0
-        self.fields = fields + (dense if self.embeds else 0)
-        self.widths: tuple[int, ...] = (fields * self.dim,)
+        count = features.numbers
+        self.embedding = features.embedding(name, seed)
+        parts: tuple[tuple[int, int], ...] = tuple(self.embedding.parts)
+        self.dim = features.usual_width
+        self.embeds = numbers == "embed" and count > 0
+        self.concats = numbers == "concat" and count > 0
         if self.embeds:
-            self.widths += (dense * self.dim,)
-            self.scaled = NumberEmbedding(dense, self.dim, embedding.std)
+            parts += ((count, self.dim),)
+            self.scaled = NumberEmbedding(count, self.dim, features.std)
             # Also make the parameter an attribute of this cell; the attribute sets the parameter's
             # name in checkpoints.
             self.vectors = self.scaled.vectors
             self.vectors.name = "vectors"
-        elif self.concats:
-            self.widths += (dense,)
+        self.vectors_of_parts = tuple(vectors for vectors, _ in parts)
+        self.fields = sum(self.vectors_of_parts)
+        self.widths: tuple[int, ...] = tuple(vectors * dim for vectors, dim in parts)
+        if self.concats:
+            self.widths += (count,)
         self.width = sum(self.widths)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
         """Return the parts of a row."""
         vectors = self.embedding(ids)
         if self.embeds:
-            return vectors, self.scaled(numbers)
+            return (*vectors, self.scaled(numbers))
         if self.concats:
-            return vectors, numbers
-        return (vectors,)
+            return (*vectors, numbers)
+        return vectors
 
 
 class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers, the linear model has no bias b, since the rest of the
-    network has a bias.
+    The weights of ids start at 0. For a list of ids, :math:`w_{i_f}` is the mean of the weights.
+    Without numbers, the linear model has no bias b, since the rest of the network has a bias.
 
     Args:
-        fields: number of categorical fields F, at least 1.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the weights' tables. `dim` and `std` of this description have no
-            effect.
+        features: description of the arrays, such as the attribute `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
+        ids: int64 Tensor, as for the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
@@ -129,15 +108,13 @@ class FirstOrder(nn.Cell):
         out_features: width of the output, 1.
     """
 
-    def __init__(
-        self, fields: int, dense: int, embedding: EmbeddingConfig, name: str, seed: int = 0
-    ) -> None:
+    def __init__(self, features: Features, name: str, seed: int = 0) -> None:
         super().__init__()
-        self.ids = FieldSum(fields, embedding, name, seed)
+        self.ids = features.sums(name, seed)
         self.out_features = 1
-        self.has_numbers = dense > 0
-        if dense:
-            self.numbers = nn.Dense(dense, 1, weight_init="zeros")
+        self.has_numbers = features.numbers > 0
+        if self.has_numbers:
+            self.numbers = nn.Dense(features.numbers, 1, weight_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logit of the linear model."""

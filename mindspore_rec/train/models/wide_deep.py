@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
-from mindspore_rec.nn import MLP, fuse
-from models.common.embedding import EmbeddingConfig
-from models.common.inputs import FirstOrder, InputLayer
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import FirstOrder, InputLayer
+from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.fuse import fuse
+from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["WideDeep"]
 
 
-class WideDeep(nn.Cell):
+class WideDeep(Network):
     r"""Wide & Deep: the sum of a linear model that memorizes and a perceptron that generalizes.
 
     .. math::
@@ -27,10 +30,7 @@ class WideDeep(nn.Cell):
     https://doi.org/10.1145/2988450.2988454.
 
     Args:
-        fields: number of categorical fields F, at least 1.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the tables of weights and embeddings. Default: 16 floats in a hash
-            table.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
@@ -39,8 +39,8 @@ class WideDeep(nn.Cell):
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; left out if N is 0.
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -53,29 +53,38 @@ class WideDeep(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> embedding = EmbeddingConfig(embedding_dim=4)
-        >>> net = WideDeep(3, 0, embedding, hidden=(8,), name="doc.wide_deep")
-        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import WideDeep
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
+        >>> net = WideDeep(schema, hidden=(8,), name="doc.wide_deep")
+        >>> net(Tensor([[1, 2]], ms.int64)).shape
         (1, 1)
     """
 
     def __init__(
         self,
-        fields: int,
-        dense: int,
-        embedding: EmbeddingConfig | None = None,
+        schema: Schema | Features,
+        *,
         numbers: str = "concat",
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        *,
         name: str = "wide_deep",
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        config = embedding or EmbeddingConfig()
-        self.wide = FirstOrder(fields, dense, config, f"{name}.wide", seed)
-        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.deep", seed)
+        super().__init__(
+            schema,
+            numbers=numbers,
+            hidden=hidden,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            name=name,
+            seed=seed,
+        )
+        self.wide = FirstOrder(self.features, f"{name}.wide", seed)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.deep", seed)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
         fuse(self)
 

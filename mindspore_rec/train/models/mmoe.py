@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec.nn import MLP, MMoE
-from models.common.embedding import EmbeddingConfig
-from models.common.inputs import InputLayer
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import InputLayer
+from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn import mmoe
+from mindspore_rec.train.nn.mlp import MLP
 
-__all__ = ["MMoENet"]
+__all__ = ["MMoE"]
 
 
-class MMoENet(nn.Cell):
+class MMoE(Network):
     r"""Several tasks on one mixture of experts, with one gate and one tower per task.
 
     .. math::
@@ -26,9 +30,7 @@ class MMoENet(nn.Cell):
     Mixture-of-Experts", KDD 2018, https://doi.org/10.1145/3219819.3220007.
 
     Args:
-        fields: number of categorical fields F, at least 1.
-        dense: number of numeric fields N, at least 0.
-        embedding: description of the embeddings. Default: 16 floats in a hash table.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: (16,).
@@ -36,13 +38,12 @@ class MMoENet(nn.Cell):
         input_dropout: probability that an input of the experts and gates is dropped in training,
             in [0, 1). Default: 0.0.
         expert_dropout: probability that a unit of an expert is dropped in training. Default: 0.0.
-        tasks: number of tasks T, at least 1. Default: 2.
         name: prefix of the tables' names. Default: 'mmoe'.
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
-        ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; left out if N is 0.
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, T]`, logits.
@@ -52,32 +53,45 @@ class MMoENet(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> embedding = EmbeddingConfig(embedding_dim=4)
-        >>> net = MMoENet(3, 0, embedding, experts=2, tasks=3, name="doc.mmoe")
-        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
-        (1, 3)
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import MMoE
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item")]
+        >>> labels = [LabelColumn("clicked"), LabelColumn("bought")]
+        >>> net = MMoE(Schema([*columns, *labels], embedding_dim=4), experts=2, name="doc.mmoe")
+        >>> net(Tensor([[1, 2]], ms.int64)).shape
+        (1, 2)
     """
+
+    several_tasks: ClassVar[bool] = True
 
     def __init__(
         self,
-        fields: int,
-        dense: int,
-        embedding: EmbeddingConfig | None = None,
+        schema: Schema | Features,
+        *,
         numbers: str = "concat",
         experts: int = 8,
         expert_hidden: Sequence[int] = (16,),
         tower_hidden: Sequence[int] = (8,),
         input_dropout: float = 0.0,
         expert_dropout: float = 0.0,
-        *,
-        tasks: int = 2,
         name: str = "mmoe",
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        config = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
-        self.mixture = MMoE(
+        super().__init__(
+            schema,
+            numbers=numbers,
+            experts=experts,
+            expert_hidden=expert_hidden,
+            tower_hidden=tower_hidden,
+            input_dropout=input_dropout,
+            expert_dropout=expert_dropout,
+            name=name,
+            seed=seed,
+        )
+        tasks = len(self.features.tasks)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
+        self.mixture = mmoe.MMoE(
             self.inputs.widths,
             experts,
             expert_hidden,

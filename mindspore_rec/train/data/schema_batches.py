@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SchemaBatches: the arrays of a schema from batches of raw columns, made ahead by a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from mindspore_rec.common.columns.labels import as_group_keys
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
+
+__all__ = ["GROUP", "SchemaBatches"]
+
+GROUP = "group"
+"""Name of the array with the keys of the rows' groups."""
+
+_AHEAD = 2  # batches; their arrays are made while the training computes
+
+
+class SchemaBatches(BatchWrapper):
+    """Batches of a schema's arrays, made from batches of raw columns.
+
+    The scales of the schema must have learned before (`Schema.fit`); reading changes nothing. If
+    the schema has a time, training batches have the event time.
+
+    Args:
+        source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.
+        schema: the schema.
+        is_train: whether the batches are for training. Evaluations need no event time. Default:
+            True.
+        with_group: whether an array `group` with the keys of the rows' groups, int64 ``[B]``, is
+            in front of the label. Default: False.
+        weight: name of a column of the source that has weights although the schema has none, for
+            the array `weight`. Default: None.
+    """
+
+    def __init__(
+        self,
+        source: BatchSource,
+        schema: Schema,
+        *,
+        is_train: bool = True,
+        with_group: bool = False,
+        weight: str | None = None,
+    ) -> None:
+        super().__init__(source)
+        if with_group and schema.group is None:
+            raise ValueError("the schema must have a group: GroupColumn, or a category with group")
+        self.schema = schema
+        self._is_train = is_train
+        self._with_group = with_group
+        self._weight = weight
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the arrays."""
+        names = self.schema.arrays
+        more = ["weight"] * (self._weight is not None) + [GROUP] * self._with_group
+        return [*names[:-1], *more, names[-1]] if more else names
+
+    def change(self, batch: Batch) -> Batch:
+        """Return the arrays of a batch."""
+        rows = batch.plain
+        with_time = self._is_train and self.schema.time is not None
+        made, event_time = self.schema.pipeline.batch(rows, learn=False, with_time=with_time)
+        arrays: dict[str, np.ndarray] = dict(made)
+        if self._with_group:
+            group = self.schema.group
+            assert group is not None and isinstance(rows, dict)
+            arrays[GROUP] = as_group_keys(group.name, rows[group.name], group.values)
+        if self._weight is not None:
+            weights = np.asarray(batch.plain[self._weight], np.float32)  # type: ignore[call-overload]
+            arrays["weight"] = weights.reshape(-1, 1)
+        names = tuple(self.column_names)
+        return replace(
+            batch, columns=tuple(arrays[n] for n in names), names=names, event_time=event_time
+        )
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of arrays; a thread makes the next two batches."""
+        batches = super().read()
+
+        def following() -> Batch | None:
+            return next(batches, None)
+
+        with ThreadPoolExecutor(1, "schema-batches") as pool:
+            waiting: list[Future[Batch | None]] = [pool.submit(following) for _ in range(_AHEAD)]
+            try:
+                while (batch := waiting.pop(0).result()) is not None:
+                    waiting.append(pool.submit(following))
+                    yield batch
+            finally:
+                for each in waiting:
+                    each.cancel()
+                for each in waiting:
+                    with suppress(BaseException):
+                        each.result()
+                close = getattr(batches, "close", None)
+                if close is not None:
+                    close()
+
+    @property
+    def reads_on(self) -> bool:
+        """False: batches that were read ahead are lost when the iteration ends."""
+        return False

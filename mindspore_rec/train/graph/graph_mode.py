@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""graph_mode: MindSpore's graph mode for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import mindspore as ms
+
+__all__ = ["graph_mode"]
+
+_lock = threading.Lock()
+_inside = 0
+_mode_before = ms.GRAPH_MODE
+
+
+@contextmanager
+def graph_mode() -> Iterator[None]:
+    """Set MindSpore's graph mode inside the block, and the mode before it afterwards.
+
+    The mode is of the whole process. If several threads are inside such blocks, the last thread to
+    leave sets the mode that was set before the first thread entered.
+
+    Example:
+        >>> ms.set_context(mode=ms.PYNATIVE_MODE)
+        >>> with graph_mode():
+        ...     ms.get_context("mode") == ms.GRAPH_MODE
+        True
+        >>> ms.get_context("mode") == ms.PYNATIVE_MODE
+        True
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+    """
+    global _inside, _mode_before
+    with _lock:
+        if not _inside:
+            _mode_before = ms.get_context("mode")
+            if _mode_before != ms.GRAPH_MODE:
+                ms.set_context(mode=ms.GRAPH_MODE)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside and _mode_before != ms.GRAPH_MODE:
+                ms.set_context(mode=_mode_before)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Save a model that was made from a schema, and load it without the program that made it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.run.chain import chain_at
+from mindspore_rec.train.checkpoint.directory import load_checkpoint
+from mindspore_rec.train.loop.rec_model import RecModel
+from mindspore_rec.train.models.registry import build
+from mindspore_rec.train.models.served import recipe_of
+
+__all__ = ["load"]
+
+
+def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
+    """Load a model whose network was made from a schema.
+
+    The checkpoint describes schema and network. If the network's class is in a file of yours, the
+    file must be there.
+
+    Args:
+        path: directory that `RecModel.save` wrote, or of a `RecCheckpoint` with the model's
+            `publication` and `states`; of the latter, the newest state is loaded.
+        metrics: metrics, as for `RecModel`. Default: the default metrics of the labels.
+
+    Returns:
+        A model with the default loss and optimizer, which can predict and train on. The tables have
+        the names that they had. If a network with tables of these names exists, it can no longer be
+        used.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint at `path`.
+        ValueError: a file is damaged (a CheckpointError), or the network was not made from a
+            schema.
+
+    Example:
+        >>> import tempfile
+        >>> import mindspore as ms
+        >>> import pandas as pd
+        >>> from mindspore_rec import RecModel, Schema, load
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import LogisticRegression
+        >>> schema = Schema([CategoryColumn("user"), LabelColumn("clicked")])
+        >>> model = RecModel(LogisticRegression(schema, name="doc.load"))
+        >>> rows = pd.DataFrame({"user": ["ann", "bob"] * 50, "clicked": [1, 0] * 50})
+        >>> summary = model.train(20, rows, progress=False)
+        >>> path = Path(tempfile.mkdtemp()) / "clicks.model"
+        >>> model.save(path)
+        >>> ann, bob = load(path).predict(pd.DataFrame({"user": ["ann", "bob"]}))
+        >>> bool(ann > bob)
+        True
+    """
+    entry = chain_at(Path(path))[-1]
+    made = recipe_of(entry.manifest["model"])
+    if made is None:
+        raise ValueError(
+            f"{path} must be a checkpoint of a network that was made from a schema, saved by "
+            "RecModel.save: make the network of another checkpoint, and call load_checkpoint"
+        )
+    recipe, schema = made
+    model = RecModel(build(recipe, schema), metrics=metrics)
+    load_checkpoint(model, path, states=model.states)
+    return model

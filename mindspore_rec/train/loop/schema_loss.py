@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss of a schema's labels, with weights of rows, and the cells that combine it with a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
+
+__all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
+
+
+def loss_of(schema: Schema) -> nn.Cell:
+    """Return the loss of a schema's labels.
+
+    A label with two values has the log loss of a logit, a label that is a number has half of the
+    squared error. The loss of a row is the mean over its labels, times its weight.
+
+    Raises:
+        ValueError: the schema has no label.
+    """
+    if not schema.labels:
+        raise ValueError("the schema must have a label, a LabelColumn, to train a network")
+    if schema.weight is None and all(label.binary for label in schema.labels):
+        return BCEWithLogitsLoss()
+    return SchemaLoss(schema)
+
+
+class SchemaLoss(nn.Cell):
+    r"""Mean loss of a batch with labels of both kinds, and weights of rows.
+
+    .. math::
+        L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})
+
+    Args:
+        schema: the schema; its labels decide about :math:`l_t`.
+
+    Inputs:
+        prediction: float32 Tensor `[B, T]`, logits or numbers.
+        label: float32 Tensor `[B, T]`.
+        weight: float32 Tensor `[B, 1]`; left out for weights of 1.
+
+    Outputs:
+        float32 Tensor, the loss.
+    """
+
+    reduction = "mean"
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        binary = np.array([[label.binary for label in schema.labels]])
+        self.all_binary, self.none_binary = bool(binary.all()), not binary.any()
+        self.binary = Tensor(binary.astype(np.float32), ms.float32)
+
+    def construct(self, prediction: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the loss."""
+        if self.all_binary:
+            losses = _log_losses(prediction, label)
+        elif self.none_binary:
+            losses = 0.5 * ops.square(prediction - label)
+        else:
+            logs, squares = _log_losses(prediction, label), 0.5 * ops.square(prediction - label)
+            losses = self.binary * logs + (1.0 - self.binary) * squares
+        return losses.mean() if weight is None else (losses * weight).mean()
+
+
+def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
+    return ops.relu(logit) - logit * label + ops.log1p(ops.exp(-ops.abs(logit)))
+
+
+class SchemaLossCell(nn.Cell):
+    """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
+
+    Args:
+        network: computes the predictions of the first arrays.
+        loss_fn: the loss of `loss_of`.
+        schema: the schema.
+
+    Inputs:
+        arrays: the network's inputs, `weight` if rows have weights, and `label`.
+
+    Outputs:
+        float32 Tensor, the loss.
+    """
+
+    def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_fn = differentiable(loss_fn)
+        # Rows whose negatives were thinned have weights, even if the schema has none.
+        self.weighted = SchemaLoss(schema)
+        self.inputs = len(schema.inputs)
+
+    def construct(self, *arrays: Any) -> Tensor:
+        """Return the loss."""
+        prediction = spread(self.network, arrays[: self.inputs])
+        if len(arrays) == self.inputs + 1:
+            return self.loss_fn(prediction, arrays[-1])
+        return self.weighted(prediction, arrays[-1], arrays[self.inputs])
+
+
+class SchemaEvalCell(nn.Cell):
+    """Network that returns loss, prediction, label and, if there is one, the group of the rows.
+
+    Args:
+        network: computes the predictions of the first arrays.
+        loss_fn: the loss of `loss_of`.
+        inputs: number of arrays that the network takes.
+        has_weight: whether the next array is the weight.
+        has_group: whether the array before the label is the group.
+
+    Inputs:
+        arrays: the network's inputs, `weight`, `group` and `label`.
+
+    Outputs:
+        Tuple of loss, prediction, label and group.
+    """
+
+    def __init__(
+        self, network: nn.Cell, loss_fn: nn.Cell, inputs: int, has_weight: bool, has_group: bool
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_fn = loss_fn
+        self.inputs = inputs
+        self.has_weight = has_weight
+        self.has_group = has_group
+
+    def construct(self, *arrays: Any) -> Any:
+        """Return loss, prediction, label and group."""
+        prediction = spread(self.network, arrays[: self.inputs])
+        label = arrays[-1]
+        if self.has_weight:
+            loss = self.loss_fn(prediction, label, arrays[self.inputs])
+        else:
+            loss = self.loss_fn(prediction, label)
+        if self.has_group:
+            return loss, prediction, label, arrays[-2]
+        return loss, prediction, label

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics by name for the labels of a schema."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore.train import Metric
+
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.metrics.auc import AUC
+from mindspore_rec.train.metrics.calibration import Calibration
+from mindspore_rec.train.metrics.gauc import GAUC
+from mindspore_rec.train.metrics.log_loss import LogLoss, NormalizedEntropy
+from mindspore_rec.train.metrics.rmse import RMSE
+
+__all__ = ["metrics_of"]
+
+_BINARY: dict[str, Any] = {
+    "auc": AUC,
+    "log_loss": LogLoss,
+    "normalized_entropy": NormalizedEntropy,
+    "calibration": Calibration,
+    "gauc": GAUC,
+}
+_NUMBER: dict[str, Any] = {"rmse": RMSE}
+
+
+def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]:
+    """Return the metrics of all labels.
+
+    Args:
+        names: 'auc', 'log_loss', 'normalized_entropy', 'calibration', and 'gauc' if the schema has
+            a group, for labels with two values; 'rmse' for labels that are numbers. None for 'auc',
+            'log_loss' and 'rmse'.
+        schema: the schema.
+
+    Returns:
+        Metrics by name. If there are several labels, a name ends in '.' and the label's name, as in
+        'auc.clicked'.
+
+    Raises:
+        ValueError: a name is unknown, no label has the metric, or the schema has no group.
+    """
+    known = {**_BINARY, **_NUMBER}
+    made: dict[str, Metric] = {}
+    for name in known if names is None else names:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            hint = f": {near[0]!r} is similar" if near else f": known are {', '.join(known)}"
+            raise ValueError(f"metric {name!r} is not known{hint}")
+        if names is None and name not in ("auc", "log_loss", "rmse"):
+            continue
+        if name == "gauc" and schema.group is None:
+            raise ValueError(
+                "metric 'gauc' needs a group: a GroupColumn, or a CategoryColumn with group=True"
+            )
+        of_labels = {
+            _ending(name, label.name, schema): _made(name, task)
+            for task, label in enumerate(schema.labels)
+            if label.binary is (name in _BINARY)
+        }
+        if not of_labels and names is not None:
+            kind = "with two values" if name in _BINARY else "that are numbers"
+            raise ValueError(f"metric {name!r} is for labels {kind}, and there are none")
+        made |= of_labels
+    return made
+
+
+def _ending(name: str, label: str, schema: Schema) -> str:
+    return name if len(schema.labels) == 1 else f"{name}.{label}"
+
+
+def _made(name: str, task: int) -> Metric:
+    if name in _NUMBER:
+        metric: Metric = _NUMBER[name](task=task)
+    else:
+        metric = _BINARY[name](from_logits=True, task=task)
+    return metric

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SchemaTraining: what a RecModel does by itself for a network that was made from a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.batches import ArrowBatches
+from mindspore_rec.common.data.read import read
+from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.common.metrics.functional import sigmoid
+from mindspore_rec.train.data.schema_batches import SchemaBatches
+from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
+from mindspore_rec.train.metrics.gauc import GAUC
+
+__all__ = ["SchemaTraining", "is_raw", "schema_of"]
+
+_FIT_ROWS = 200_000
+_EVAL_BATCH = 8192
+_MOST_STEPS = 2_000  # of a pass, by the default batch size
+_SIZES = (256, 512, 1024, 2048, 4096)
+
+
+def schema_of(network: nn.Cell) -> Schema | None:
+    """Return the schema from which a network was made, or None."""
+    schema = getattr(network, "schema", None)
+    return schema if isinstance(schema, Schema) else None
+
+
+def is_raw(data: Any) -> bool:
+    """Return True if data are rows of raw columns and not arrays of a network."""
+    if isinstance(data, (Tensor, np.ndarray, list, tuple)):
+        return False
+    if isinstance(data, (Rows, Mapping)):
+        return True
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+class SchemaTraining:
+    """Batches, loss, metrics and predictions of a network that was made from a schema.
+
+    Args:
+        schema: the schema.
+        own_loss: whether the user chose the loss.
+
+    Raises:
+        ValueError: the user chose the loss, and the schema has a weight.
+    """
+
+    def __init__(self, schema: Schema, own_loss: bool) -> None:
+        if own_loss and schema.weight is not None:
+            raise ValueError(
+                "loss_fn must be left out, since the schema has a weight: the default loss of a "
+                "schema takes weights"
+            )
+        self.schema = schema
+        self.own_loss = own_loss
+        self.inputs = len(schema.inputs)
+
+    # ---- cells
+
+    def loss_cell(self, network: nn.Cell, loss_fn: nn.Cell) -> nn.Cell:
+        """Return the network with the schema's loss, for rows with or without weights."""
+        return SchemaLossCell(network, loss_fn, self.schema)
+
+    def eval_cell(self, network: nn.Cell, loss_fn: nn.Cell, metrics: Any) -> nn.Cell:
+        """Return the network that gives loss, prediction, label and group to metrics."""
+        has_weight = self.schema.weight is not None
+        return SchemaEvalCell(network, loss_fn, self.inputs, has_weight, self.has_group(metrics))
+
+    def has_group(self, metrics: Any) -> bool:
+        """Return True if one of the metrics reads the groups of rows."""
+        values = metrics.values() if isinstance(metrics, Mapping) else ()
+        return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
+
+    # ---- batches
+
+    def batches(
+        self, data: Any, argument: str, metrics: Any, is_train: bool, batch_size: int | None = None
+    ) -> Any:
+        """Return batches of arrays if data are raw rows; other data unchanged.
+
+        Args:
+            data: a `Rows`, its batches, a DataFrame or an Arrow Table; or other data.
+            argument: name of the data in messages.
+            metrics: metrics of the model, by name.
+            is_train: True for training data, which are shuffled, and from which the scales learn if
+                they have learned nothing.
+            batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
+                rows, for training; 8192 for evaluation.
+
+        Raises:
+            ValueError: rows do not fit the schema, or the scales have learned nothing.
+        """
+        rows: Rows
+        source: ArrowBatches
+        if isinstance(data, ArrowBatches):
+            rows, source = Rows(data.selection), data
+        elif is_raw(data):
+            rows = data if isinstance(data, Rows) else read(data, self.schema)
+            self._check_schema(rows, argument)
+            size = batch_size or (_size_of(rows) if is_train else _EVAL_BATCH)
+            seed = ms.get_seed() or 0
+            source = rows.batches(size, shuffle=is_train, seed=seed)
+        else:
+            return data
+        if is_train:
+            self.fit(rows)
+        elif not self.schema.is_fitted:
+            raise ValueError(
+                "the scales of the schema have learned nothing: train, load, or call schema.fit"
+            )
+        if not is_train:
+            self._check_not_thinned(source, argument, "metrics count rows without weights")
+            with_group = self.has_group(metrics)
+            return SchemaBatches(source, self.schema, is_train=False, with_group=with_group)
+        if self.own_loss:
+            self._check_not_thinned(source, argument, "a loss_fn of your own takes no weights")
+        weight = source.selection.weight if self.schema.weight is None else None
+        return SchemaBatches(source, self.schema, weight=weight)
+
+    def _check_not_thinned(self, source: ArrowBatches, argument: str, reason: str) -> None:
+        if source.selection.sample is not None:
+            raise ValueError(f"{argument} must be read without sample=: {reason}")
+
+    def _check_schema(self, rows: Rows, argument: str) -> None:
+        if rows.schema is not None and rows.schema.describe() != self.schema.describe():
+            raise ValueError(f"{argument} must be read with the schema of the network")
+
+    def fit(self, rows: Rows) -> None:
+        """Let the scales learn from a sample of rows if they have learned nothing."""
+        if not self.schema.is_fitted:
+            self.schema.fit(rows.sample(_FIT_ROWS, seed=0))
+
+    # ---- predictions
+
+    def predict(self, data: Any, call: Callable[..., Any]) -> np.ndarray:
+        """Return probabilities, or numbers, of rows.
+
+        Args:
+            data: raw rows.
+            call: function that returns the network's output for its inputs.
+
+        Returns:
+            float32 ``[N]``, or ``[N, T]`` if the schema has several labels.
+        """
+        parts = [self._probabilities(batch, call) for batch in _raw_batches(data, self.schema)]
+        tasks = max(len(self.schema.labels), 1)
+        every = np.concatenate(parts) if parts else np.zeros((0, tasks), np.float32)
+        return every[:, 0] if tasks == 1 else every
+
+    def _probabilities(self, rows: Any, call: Callable[..., Any]) -> np.ndarray:
+        arrays = self.schema.arrays_of(rows, with_label=False)
+        made = call(*(arrays[name] for name in self.schema.inputs))
+        logits = made.asnumpy().astype(np.float64)
+        for task, label in enumerate(self.schema.labels):
+            if label.binary:
+                logits[:, task] = sigmoid(logits[:, task])
+        return logits.astype(np.float32)
+
+
+def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
+    if isinstance(data, Rows):
+        names = [column.name for column in schema.features]
+        for batch in data.select(names).batches(_EVAL_BATCH).read():
+            yield batch.plain
+        return
+    rows = to_record_batch(data if isinstance(data, Mapping) else _table_of(data))
+    for first in range(0, rows.num_rows, _EVAL_BATCH):
+        yield rows.slice(first, _EVAL_BATCH)
+
+
+def _table_of(data: Any) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(data, (pd.DataFrame, pa.Table, pa.RecordBatch)):
+        return data
+    return pa.table(data)
+
+
+def _size_of(rows: Rows) -> int:
+    """Return a batch size at which a pass has a few thousand steps at most."""
+    count = rows.count()
+    return next((size for size in _SIZES if count <= size * _MOST_STEPS), _SIZES[-1])

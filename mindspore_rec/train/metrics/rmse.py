@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RMSE: the root of the mean squared error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from mindspore.train import rearrange_inputs
+
+from mindspore_rec.common.metrics.inputs import FloatArray, check_same_length, task_column
+from mindspore_rec.train.metrics.base import BinaryMetric
+
+__all__ = ["RMSE"]
+
+
+class RMSE(BinaryMetric):
+    """Root of the mean squared error of predictions of numbers. The metric uses constant memory.
+
+    Args:
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
+
+    Examples:
+        >>> metric = RMSE()
+        >>> metric.update(np.array([1.0, 4.0]), np.array([1.0, 1.0]))
+        >>> round(metric.eval(), 4)
+        2.1213
+    """
+
+    undefined_if: ClassVar[str] = "a prediction is infinite"
+
+    def __init__(self, *, task: int = 0) -> None:
+        super().__init__(task=task)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        super().clear()
+        self._sum = 0.0
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Add one batch ``(prediction, label)`` of numbers.
+
+        Args:
+            *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
+                T]``.
+
+        Raises:
+            TypeError: an input is not an array of numbers.
+            ValueError: the number of inputs, a shape or a length is wrong.
+        """
+        if len(inputs) != len(self.inputs):
+            raise ValueError(f"RMSE.update takes (prediction, label), got {len(inputs)} inputs")
+        prediction, label = (
+            task_column(self._convert_data(data), name, self.task).astype(np.float64)
+            for data, name in zip(inputs, self.inputs, strict=True)
+        )
+        check_same_length(prediction=prediction, label=label)
+        self._sum += float(np.square(prediction - label).sum())
+        self._rows += len(label)
+
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        raise NotImplementedError  # `update` adds rows itself
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"sum": np.array(self._sum)}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._sum += float(state["sum"])
+
+    def _value(self) -> float:
+        return math.sqrt(self._sum / self._rows)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DCN-V2 network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import XavierUniform
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import InputLayer
+from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.cross import CrossNetV2
+from mindspore_rec.train.nn.cross_mix import CrossNetMix
+from mindspore_rec.train.nn.fuse import fuse
+from mindspore_rec.train.nn.mlp import MLP
+
+__all__ = ["CrossMixture", "DCNv2"]
+
+_CROSSES = ("matrix", "mixture")
+_STRUCTURES = ("parallel", "stacked")
+
+
+@dataclass(frozen=True)
+class CrossMixture:
+    """Settings of DCN-V2's cross layers of low-rank experts, as for `CrossNetMix`.
+
+    Args:
+        experts: number of experts in a layer. Default: 4.
+        rank: width of an expert. Default: 32.
+    """
+
+    experts: int = 4
+    rank: int = 32
+
+
+class DCNv2(Network):
+    r"""DCN-V2: a cross network (full matrices or low-rank experts) beside or below a perceptron.
+
+    .. math::
+        z = w^\top [\text{cross}(x), \text{MLP}(x)] + b \quad \text{(parallel)}, \qquad
+        z = w^\top \text{MLP}(\text{cross}(x)) + b \quad \text{(stacked)}
+
+    In the formulas, x is the row that `InputLayer` makes from ids and numbers.
+
+    Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
+    Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078.
+
+    Args:
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
+        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        structure: 'parallel' or 'stacked'. Default: 'parallel'.
+        cross: 'matrix' for `CrossNetV2`; for `CrossNetMix` a `CrossMixture`, the mapping of its
+            fields, or 'mixture' for the default `CrossMixture`. Default: 'matrix'.
+        layers: number of cross layers. Default: 3.
+        hidden: widths of the perceptron's layers. Default: (256, 128).
+        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
+        name: prefix of the tables' names. Default: 'dcn_v2'.
+        seed: seed of the tables' initial values. Default: 0.
+
+    Inputs:
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
+
+    Outputs:
+        float32 Tensor `[B, 1]`, logits.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, is out of range or contradicts
+            another argument.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+        >>> from mindspore_rec.models import CrossMixture, DCNv2
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item"), LabelColumn("clicked")]
+        >>> schema = Schema(columns, embedding_dim=4)
+        >>> net = DCNv2(schema, cross=CrossMixture(rank=2), hidden=(8,), name="doc.dcn_v2")
+        >>> net(Tensor([[1, 2]], ms.int64)).shape
+        (1, 1)
+    """
+
+    def __init__(
+        self,
+        schema: Schema | Features,
+        *,
+        numbers: str = "concat",
+        structure: str = "parallel",
+        cross: str | CrossMixture | Mapping[str, int] = "matrix",
+        layers: int = 3,
+        hidden: Sequence[int] = (256, 128),
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        name: str = "dcn_v2",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            schema,
+            numbers=numbers,
+            structure=structure,
+            cross=cross,
+            layers=layers,
+            hidden=hidden,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            name=name,
+            seed=seed,
+        )
+        check_one_of("structure", structure, _STRUCTURES)
+        mixture = _mixture_of(cross)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
+        widths = self.inputs.widths
+        if mixture is None:
+            self.cross: nn.Cell = CrossNetV2(widths, layers)
+        else:
+            self.cross = CrossNetMix(widths, layers, mixture.experts, mixture.rank)
+        self.stacked = structure == "stacked"
+        deep_input = self.cross.out_features if self.stacked else widths
+        self.deep = MLP(deep_input, hidden, "relu", dropout, batch_norm)
+        joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
+        self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
+        fuse(self)
+
+    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Return the logits."""
+        row = self.inputs(ids, numbers)
+        crossed = self.cross(*row)
+        if self.stacked:
+            return self.output(self.deep(crossed))
+        return self.output(ops.concat((crossed, self.deep(*row)), 1))
+
+
+def _mixture_of(cross: Any) -> CrossMixture | None:
+    """Return the settings of the experts; None for full matrices."""
+    if isinstance(cross, CrossMixture):
+        return cross
+    if isinstance(cross, Mapping):
+        try:
+            return CrossMixture(**cross)
+        except TypeError as error:
+            raise ValueError(
+                f"cross must have only the keys experts and rank, got {', '.join(map(str, cross))}"
+            ) from error
+    return CrossMixture() if check_one_of("cross", cross, _CROSSES) == "mixture" else None

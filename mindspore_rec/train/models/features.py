@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features: what a network needs to know of its data, to make the cells that read them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from mindspore import nn
+
+__all__ = ["Features"]
+
+
+class Features(ABC):
+    """Description of the arrays that a network reads, which makes the cells that look ids up.
+
+    A `Schema` is such a description for the networks of `mindspore_rec.models`. Derive another
+    class for arrays that have no schema.
+
+    A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
+    the field's id or the mean of the embeddings of a list of ids.
+    """
+
+    @property
+    @abstractmethod
+    def widths(self) -> tuple[int, ...]:
+        """Number of floats in the vector of each field."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """Number of floats in a row of the array `numbers`; 0 if there is no such array."""
+
+    @property
+    @abstractmethod
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the labels, one for each output of a network."""
+
+    @abstractmethod
+    def embedding(self, name: str, seed: int) -> nn.Cell:
+        """Return a cell that returns the vectors of all fields.
+
+        The cell's input is the array `ids`. The output is a tuple of float32 Tensors
+        `[B, vectors, dim]`, which together have the vectors of all fields in the order of the
+        fields. The attribute `parts` of the cell is a tuple of the pairs (vectors, dim) of these
+        Tensors.
+
+        Args:
+            name: name of the table, or prefix of the tables' names.
+            seed: seed of the tables' initial values.
+        """
+
+    @abstractmethod
+    def sums(self, name: str, seed: int) -> nn.Cell:
+        """Return a cell that returns the sum of one weight per field, the first-order term.
+
+        The cell's input is the array `ids`, the output a float32 Tensor `[B, 1]`. All weights start
+        at 0. The attribute `out_features` of the cell is 1.
+
+        Args:
+            name: name of the weights' table, or prefix of the tables' names.
+            seed: seed of the tables.
+        """
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the normal initial values of vectors."""
+        return 0.01
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields, for messages."""
+        return tuple(f"field {k}" for k in range(len(self.widths)))
+
+    @property
+    def usual_width(self) -> int:
+        """Number of floats in a vector of a number, which is the width of most fields' vectors."""
+        return max(self.widths, key=self.widths.count)
+
+    def one_width(self, model: str) -> int:
+        """Return the width of all vectors, for a network that multiplies them with each other.
+
+        Args:
+            model: name of the network, for the message.
+
+        Raises:
+            ValueError: the vectors differ in width.
+        """
+        usual = self.usual_width
+        other = [
+            f"'{name}' has {width}"
+            for name, width in zip(self.names, self.widths, strict=True)
+            if width != usual
+        ]
+        if other:
+            raise ValueError(
+                f"{model} multiplies the vectors of columns, so that all columns must have one "
+                f"embedding_dim: {', '.join(other)}, the other columns have {usual}"
+            )
+        return usual

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network: the base class of networks that are made from a schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from mindspore import nn
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.model_names import name_of
+from mindspore_rec.train.models.schema_features import SchemaFeatures
+from mindspore_rec.train.parameter.table_config import MAX_SEED
+
+__all__ = ["Network"]
+
+_NOT_SETTINGS = ("name", "seed")
+
+
+class Network(nn.Cell):
+    """Base class of networks that are made from a schema.
+
+    The first argument of a derived class is the schema. All further arguments of the class have
+    defaults and can be passed by keyword. Among them are `name`, the prefix of the tables' names,
+    and `seed`, the seed of the tables' initial values. All other arguments are settings of the
+    network. Their values are numbers, texts, None, or lists, mappings or dataclasses of them. The
+    class passes all its arguments to `super().__init__`.
+
+    Args:
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
+        name: prefix of the tables' names.
+        seed: seed of the tables' initial values, 0 to 2**64 - 1.
+        settings: the network's settings.
+
+    Inputs:
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
+
+    Outputs:
+        float32 Tensor `[B, T]`, one logit per label.
+
+    Attributes:
+        schema: the schema, or None if the network was made from other features.
+        features: the description of the arrays, which makes the cells that read them.
+        several_tasks: class attribute, True if the network has an output for each label. Default:
+            False, one output.
+
+    Raises:
+        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
+            arguments that it does not pass on.
+        ValueError: there are several labels, but the network has one output.
+
+    Example:
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn
+        >>> from mindspore_rec.models import InputLayer, Network
+        >>> from mindspore_rec.nn import MLP
+        >>> class Perceptron(Network):
+        ...     def __init__(self, schema, *, hidden=(8,), name="doc.network", seed=0):
+        ...         super().__init__(schema, hidden=hidden, name=name, seed=seed)
+        ...         self.inputs = InputLayer(self.features, "concat", f"{name}.embedding", seed)
+        ...         self.deep = MLP(self.inputs.widths, hidden, out_features=1)
+        ...
+        ...     def construct(self, ids, numbers=None):
+        ...         return self.deep(*self.inputs(ids, numbers))
+        >>> net = Perceptron(Schema([CategoryColumn("user")]), hidden=(4,))
+        >>> net(Tensor([[1], [2]])).shape
+        (2, 1)
+    """
+
+    several_tasks: ClassVar[bool] = False
+
+    def __init__(self, schema: Schema | Features, *, name: str, seed: int, **settings: Any) -> None:
+        super().__init__()
+        _check_settings(type(self), settings)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, got {name!r}")
+        self.features = features_of(schema)
+        self.schema = None if isinstance(schema, Features) else schema
+        _check_tasks(type(self), self.features.tasks)
+        self._recipe = {
+            "settings": {key: _plain(key, value) for key, value in settings.items()},
+            "name": name,
+            "seed": check_int("seed", seed, 0, MAX_SEED),
+        }
+
+    def recipe(self) -> dict[str, Any]:
+        """Return how the network was made from its schema, as JSON values.
+
+        `mindspore_rec.models.build` makes such a network again.
+
+        Returns:
+            Dict of the name of the model (`model`), the arguments of the class (`settings`), and
+            its arguments `name` and `seed`.
+
+        Raises:
+            ValueError: the network was not made from a schema, or its class cannot be found again
+                by a name.
+        """
+        if self.schema is None:
+            raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
+        return {"model": name_of(type(self)), **_plain("recipe", self._recipe)}
+
+
+def features_of(schema: Schema | Features) -> Features:
+    """Return the description of a network's arrays.
+
+    Args:
+        schema: a `Schema`, or a `Features`.
+
+    Raises:
+        TypeError: `schema` is something else.
+    """
+    if isinstance(schema, Features):
+        return schema
+    if not isinstance(schema, Schema):
+        raise TypeError(f"schema must be a mindspore_rec.Schema, got {type(schema).__name__}")
+    return SchemaFeatures(schema)
+
+
+def _check_settings(kind: type, settings: Mapping[str, Any]) -> None:
+    """Check that a derived class passes all its arguments on, and nothing else."""
+    parameters = list(inspect.signature(kind).parameters.values())[1:]
+    names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+    missing = sorted(names - {*settings, *_NOT_SETTINGS})
+    if missing:
+        raise TypeError(
+            f"{kind.__name__} must pass all its arguments to super().__init__, so that it can be "
+            f"made again from a checkpoint; it lacks {', '.join(missing)}"
+        )
+    unknown = sorted({*settings} - names)
+    if unknown and len(names) == len(parameters):
+        raise TypeError(
+            f"{kind.__name__} must pass only its own arguments to super().__init__, got "
+            f"{', '.join(unknown)}"
+        )
+
+
+def _check_tasks(kind: type[Network], tasks: tuple[str, ...]) -> None:
+    if len(tasks) > 1 and not kind.several_tasks:
+        raise ValueError(
+            f"{kind.__name__} has one output, but the schema has {len(tasks)} labels "
+            f"({', '.join(tasks)}): use MMoE, or keep one label"
+        )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a setting as a JSON value, with new lists and dicts.
+
+    Example:
+        >>> _plain("hidden", (400, 400))
+        [400, 400]
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(name, each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(name, each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(
+        f"{name} must be a number, a text, None, or a list, mapping or dataclass of them, got "
+        f"{value!r:.80}"
+    )

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SchemaFeatures: the arrays of a schema, for networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mindspore import nn
+
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.schema_cells import SchemaEmbedding, SchemaSum
+from mindspore_rec.train.models.schema_tables import groups_of_fields
+
+__all__ = ["SchemaFeatures"]
+
+
+@dataclass(frozen=True)
+class SchemaFeatures(Features):
+    """The arrays `ids` and `numbers` of a schema.
+
+    Neighbouring fields of one table have one lookup. A list or text has an `EmbeddingBag`, which
+    returns the mean of the vectors of its values. All lookups of a table share the table.
+
+    The table of all columns without own settings has the name of the cell. Each further table's
+    name is the cell's name, a dot, and the name of the table in the schema. If the table has no
+    name there, its number in `Schema.tables` is used.
+
+    Args:
+        schema: the schema.
+    """
+
+    schema: Schema
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of floats in the vector of each field."""
+        groups = groups_of_fields(self.schema)
+        return tuple(self.schema.tables[group].embedding_dim for group in groups)
+
+    @property
+    def numbers(self) -> int:
+        """Number of floats in a row of the array `numbers`."""
+        return len(self.schema.numbers)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return tuple(self.schema.tasks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(field.name for field in self.schema.fields)
+
+    def embedding(self, name: str, seed: int) -> nn.Cell:
+        """Return a cell that returns the vectors of all fields."""
+        return SchemaEmbedding(self.schema, name, seed)
+
+    def sums(self, name: str, seed: int) -> nn.Cell:
+        """Return a cell that returns the sum of one weight per field."""
+        return SchemaSum(self.schema, name, seed)

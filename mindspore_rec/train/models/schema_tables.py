@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a schema, and the columns of `ids` that each lookup reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.rows.policies import CountAdmission, Eviction
+from mindspore_rec.train.parameter.table_config import TableConfig
+
+__all__ = ["Window", "groups_of_fields", "table_config", "windows_of"]
+
+
+class Window(NamedTuple):
+    """Consecutive columns of `ids` that one lookup reads: keys of one table, or one bag."""
+
+    group: int
+    start: int
+    stop: int
+    is_bag: bool
+
+    @property
+    def vectors(self) -> int:
+        """Number of vectors that the lookup returns."""
+        return 1 if self.is_bag else self.stop - self.start
+
+
+def windows_of(schema: Schema) -> Iterator[Window]:
+    """Yield the columns of each lookup, in the order of the fields."""
+    window: Window | None = None
+    for field, group in zip(schema.fields, groups_of_fields(schema), strict=True):
+        if window is not None:
+            if group == window.group and not (field.is_bag or window.is_bag):
+                window = window._replace(stop=field.stop)
+                continue
+            yield window
+        window = Window(group, field.start, field.stop, field.is_bag)
+    if window is not None:
+        yield window
+
+
+def groups_of_fields(schema: Schema) -> list[int]:
+    """Return the index in `schema.tables` of each field's table."""
+    groups = [0] * len(schema.fields)
+    for number, group in enumerate(schema.tables):
+        for field in group.fields:
+            groups[field] = number
+    return groups
+
+
+def table_config(
+    schema: Schema, group: int, name: str, seed: int, weights: bool = False
+) -> TableConfig:
+    """Return the description of a group's table.
+
+    Args:
+        schema: the schema.
+        group: index of the group in `schema.tables`.
+        name: name of the first group's table.
+        seed: seed of the initial values.
+        weights: True for a table of first-order weights. Default: False.
+    """
+    described = schema.tables[group]
+    seconds = described.eviction
+    settings = (described.embedding_dim, described.admission, seconds)
+    if described.name is None and settings != (schema.embedding_dim, None, None):
+        name += f".{group}"
+        if str(group) in [each.name for each in schema.tables]:
+            raise ValueError(
+                f"table '{group}' of the schema has the name of a table that is numbered: choose "
+                "a name that is no number"
+            )
+    elif described.name is not None:
+        name += f".{described.name}"
+    return TableConfig(
+        1 if weights else described.embedding_dim,
+        name=name,
+        initializer="zeros" if weights else "normal",
+        seed=seed,
+        admission=None if described.admission is None else CountAdmission(described.admission),
+        eviction=None if seconds is None else Eviction(max_idle_seconds=seconds),
+        unknown_value=0.0,
+    )

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CheckedIds: checks that a row of ids has the right number of ids."""
+
+from __future__ import annotations
+
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.checks import check_int
+
+__all__ = ["CheckedIds"]
+
+
+class CheckedIds(nn.Cell):
+    """Return ids unchanged, after a check of their shape.
+
+    A network that reads some columns of the ids needs the check: a slice of too few columns is
+    shorter, and no error.
+
+    Args:
+        width: number of ids in a row, at least 1.
+
+    Inputs:
+        ids: Tensor `[B, width]`.
+
+    Outputs:
+        `ids`.
+
+    Raises:
+        ValueError: the shape of `ids` is not `[B, width]`.
+
+    Example:
+        >>> CheckedIds(2)(Tensor([[3, 4]])).shape
+        (1, 2)
+        >>> CheckedIds(2)(Tensor([[3, 4, 5]]))
+        Traceback (most recent call last):
+        ...
+        ValueError: ids must be [B, 2], as in the arrays of the schema, got (1, 3)
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = check_int("width", width, 1, 1 << 31)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        """Return the ids."""
+        if ids.shape[1:] != (self.width,):
+            raise ValueError(
+                f"ids must be [B, {self.width}], as in the arrays of the schema, got {ids.shape}"
+            )
+        return ids

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page about schemas: its program runs, and its YAML is the program's schema."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from mindspore_rec import Schema
+from mindspore_rec.common.columns.schema.column import KINDS
+from tests.support.processes import ROOT, run_python
+
+PAGE = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+
+
+def test_program_and_yaml_are_one_schema(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    printed = run_python("-c", code + "\nprint(schema.describe())", cwd=tmp_path)
+    lines = printed.splitlines()
+    assert lines[0] == "{'ids': (3, 15), 'numbers': (3, 2), 'label': (3, 1)}"
+    assert lines[-1] == str(Schema.from_description(yaml.safe_load(text)).describe())
+
+
+def test_the_table_has_every_kind_and_option():
+    rows = re.findall(r"^\| `(\w+Column)` \| `(\w+)` \|.*\|(.*)\|$", PAGE, re.MULTILINE)
+    assert [(each.__name__, kind) for kind, each in KINDS.items()] == [row[:2] for row in rows]

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A RecModel of a schema: raw rows in, probabilities out; saved, loaded and served the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pandas as pd
+import pytest
+from mindspore import Tensor
+
+from mindspore_rec import AUC, LazyAdam, RecModel, Schema, load, models, tables_of
+from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.data import Sample, read
+from mindspore_rec.feature import (
+    CategoryColumn,
+    Column,
+    LabelColumn,
+    ListColumn,
+    NumberColumn,
+    TimeColumn,
+    WeightColumn,
+)
+from mindspore_rec.nn import BCEWithLogitsLoss
+from mindspore_rec.serving import Predictor
+from mindspore_rec.train.loop.schema_loss import SchemaLoss
+
+BASE: list[Column] = [
+    CategoryColumn("user", group=True, eviction=86400),
+    CategoryColumn("city"),
+    NumberColumn("price"),
+    ListColumn("tags", length=4),
+    TimeColumn("ts", unit="ms", parts=("hour",)),
+]
+CLICK, BUY, STAY = LabelColumn("clicked"), LabelColumn("bought"), LabelColumn("stay", binary=False)
+WEIGHT = WeightColumn("w")
+
+
+def clicks(rows: int = 4000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "user": rng.integers(0, 60, rows),
+            "city": [["Rome", "Lyon", None][k] for k in rng.integers(0, 3, rows)],
+            "price": rng.normal(0, 9, rows),
+            "tags": [list("abcdef"[: int(k)]) for k in rng.integers(0, 6, rows)],
+            "ts": 1_700_000_000_000 + np.arange(rows) * 1000,
+            "w": rng.random(rows) + 0.5,
+        }
+    )
+    score = frame.user % 7 + frame.price / 3 + frame.tags.map(len)
+    frame["clicked"] = (score > 4).astype(int)
+    frame["bought"] = score > 6
+    frame["stay"] = score.astype(float)
+    return frame
+
+
+@pytest.fixture(params=[ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    before = ms.get_context("mode")
+    ms.set_context(mode=request.param)
+    yield request.param
+    ms.set_context(mode=before)
+
+
+def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: Path) -> None:
+    rows, test = clicks(), clicks(500, seed=1)
+    schema = Schema([*BASE, WEIGHT, CLICK], embedding_dim=8)
+    network = models.DCNv2(schema, hidden=(16,), name=f"schema.{mode}")
+    model = RecModel(network, metrics=["auc", "log_loss", "gauc"])
+    summary = model.fit(4, rows, test, progress=False)
+    assert ms.get_context("mode") == mode
+    assert summary.history[-1][1]["auc"] > 0.93
+    metrics = model.eval(test, progress=False)
+    assert set(metrics) == {"auc", "log_loss", "gauc"}
+    raw = test.drop(columns=["clicked", "w"])
+    answers = model.predict(raw)
+    assert answers.shape == (500,) and answers.dtype == np.float32
+    assert auc_of(test.clicked, answers) == pytest.approx(metrics["auc"], abs=1e-6)
+    # a dict of columns, and the arrays of the network
+    np.testing.assert_array_equal(model.predict(raw.to_dict("list")), answers)
+    arrays = schema.arrays_of(raw, with_label=False)
+    logits = model.predict(arrays["ids"], arrays["numbers"]).asnumpy()[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), answers, atol=1e-6)
+    model.save(tmp_path / "clicks.model")
+    with Predictor(tmp_path / "clicks.model") as predictor:
+        served = np.asarray(predictor.predict(raw[:20])).reshape(-1)
+        np.testing.assert_allclose(served, answers[:20], atol=1e-6)
+    loaded = load(tmp_path / "clicks.model", metrics=["auc", "log_loss", "gauc"])
+    np.testing.assert_allclose(loaded.predict(raw), answers, atol=1e-6)
+    assert loaded.eval(test, progress=False) == pytest.approx(metrics, abs=1e-6)
+    loaded.train(1, rows, progress=False)  # it trains on
+
+
+def auc_of(label: Any, answers: np.ndarray) -> float:
+    metric = AUC()
+    metric.update(answers, np.asarray(label))
+    return float(metric.eval())
+
+
+def test_several_tasks_of_both_kinds(tmp_path: Path) -> None:
+    rows = clicks()
+    schema = Schema([*BASE, CLICK, BUY, STAY], embedding_dim=8)
+    model = RecModel(models.MMoE(schema, name="schema.tasks"))
+    model.train(25, rows, progress=False)
+    metrics = model.eval(rows, progress=False)
+    assert set(metrics) == {
+        "auc.clicked", "auc.bought", "log_loss.clicked", "log_loss.bought", "rmse.stay"
+    }  # fmt: skip
+    assert metrics["auc.clicked"] > 0.9 and metrics["rmse.stay"] < rows.stay.std()
+    answers = model.predict(rows)
+    assert answers.shape == (4000, 3)
+    assert (answers[:, :2] >= 0).all() and (answers[:, :2] <= 1).all()
+    error = np.sqrt(np.mean((answers[:, 2] - rows.stay) ** 2))
+    assert error == pytest.approx(metrics["rmse.stay"], rel=1e-5)
+    model.save(tmp_path / "saved")
+    with Predictor(tmp_path / "saved") as predictor:
+        np.testing.assert_allclose(predictor.predict(rows[:9]), answers[:9], atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("labels", [(CLICK,), (CLICK, BUY), (STAY,), (CLICK, STAY, BUY)])
+def test_loss_is_the_formula(labels: tuple[LabelColumn, ...], weighted: bool) -> None:
+    rng = np.random.default_rng(len(labels))
+    z = rng.normal(0, 3, (7, len(labels)))
+    y = np.stack(
+        [rng.integers(0, 2, 7) if each.binary else rng.normal(0, 3, 7) for each in labels], 1
+    )
+    w = rng.random((7, 1)) if weighted else np.ones((7, 1))
+    logs = np.maximum(z, 0) - z * y + np.log1p(np.exp(-np.abs(z)))
+    each = np.where([label.binary for label in labels], logs, (z - y) ** 2 / 2)
+    expected = (each * w).mean()
+    loss = SchemaLoss(Schema([CategoryColumn("user"), *labels]))
+    tensors = [Tensor(a.astype(np.float32)) for a in ((z, y, w) if weighted else (z, y))]
+    assert float(loss(*tensors).asnumpy()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_weights_count_rows() -> None:
+    """Rows of weight 0 change nothing, and a label that only such rows have is not learned."""
+    rows = clicks(2000)
+    rows["w"] = (rows.city == "Rome").astype(float)
+    rows.loc[rows.city != "Rome", "clicked"] = 1 - rows.clicked
+    schema = Schema([*BASE, WEIGHT, CLICK], embedding_dim=8)
+    model = RecModel(models.LogisticRegression(schema, name="schema.weights"))
+    model.train(8, rows, progress=False)
+    rome = rows[rows.city == "Rome"]
+    assert auc_of(rome.clicked, model.predict(rome)) > 0.9
+
+
+def test_thinned_negatives_leave_probabilities_right(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, 20, 40_000)
+    rows = pd.DataFrame({"user": user, "clicked": rng.random(40_000) < 0.02 + 0.004 * user})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for columns in ([], [WeightColumn("w")]):
+        if columns:
+            rows["w"] = 1.0
+            rows.to_parquet(tmp_path / "rows.parquet")
+        schema = Schema([CategoryColumn("user"), *columns, CLICK], embedding_dim=8)
+        thin = read(tmp_path / "rows.parquet", schema, sample=Sample(negatives=0.1))
+        assert len(thin) < 7000
+        network = models.LogisticRegression(schema, name=f"schema.thin{len(columns)}")
+        optimizer = LazyAdam(network.trainable_params(), learning_rate=0.02)
+        model = RecModel(network, optimizer=optimizer)
+        model.train(20, thin, progress=False)
+        answers = model.predict(rows)
+        assert answers.mean() == pytest.approx(rows.clicked.mean(), rel=0.1)
+        with pytest.raises(ValueError, match="read without sample="):
+            model.eval(thin, progress=False)
+
+
+def test_event_time_evicts_rows() -> None:
+    rows = clicks(1000)
+    rows.loc[:499, "user"] += 1000  # users of the first half never come again
+    rows["ts"] = 1_700_000_000_000 + np.arange(1000) * 86_400_000 // 100
+    schema = Schema([*BASE, CLICK], embedding_dim=8)
+    network = models.DCN(schema, hidden=(8,), name="schema.time")
+    model = RecModel(network)
+    for day in range(0, 1000, 100):
+        model.train(1, rows[day : day + 100], progress=False)
+    users = [table for table in tables_of(network) if table.config.eviction is not None]
+    assert users and all(table.stats()["rows"] < 200 for table in users)
+
+
+def test_training_goes_on_in_the_middle_of_a_pass(tmp_path: Path) -> None:
+    def trained(steps: list[int], path: Path) -> np.ndarray:
+        for most in steps:
+            ms.set_seed(3)
+            schema = Schema([*BASE, WEIGHT, CLICK], embedding_dim=8)
+            network = models.WideDeep(schema, hidden=(8,), name="schema.resume", seed=5)
+            model = RecModel(network)
+            batches = model.batches(clicks(), 256)
+            saves = RecCheckpoint(path, every_steps=10_000, states=model.states)
+            saves.restore(model, batches)
+            model.train(2, batches, saves, max_steps=most, progress=False)
+        return model.predict(clicks(100, seed=2))
+
+    whole = trained([25], tmp_path / "whole")
+    parts = trained([7, 18], tmp_path / "parts")
+    np.testing.assert_array_equal(whole, parts)
+
+
+def test_what_is_refused() -> None:
+    schema = Schema([*BASE, WEIGHT, CLICK], embedding_dim=8)
+    network = models.DCN(schema, hidden=(8,), name="schema.refused")
+    for names, words in (
+        (["acu"], "metric 'acu' is not known: 'auc' is similar"),
+        (["rmse"], "labels that are numbers, and there are none"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            RecModel(network, metrics=names)
+    with pytest.raises(ValueError, match="loss_fn must be left out"):
+        RecModel(network, BCEWithLogitsLoss(), LazyAdam(network.trainable_params()))
+    model = RecModel(network)
+    with pytest.raises(ValueError, match="scales of the schema have learned nothing"):
+        model.eval(clicks(), progress=False)
+    with pytest.raises(ValueError, match="'price'.*'abc'"):
+        model.train(1, clicks(100).assign(price="abc"), progress=False)
+    with pytest.raises(ValueError, match="no column .city."):
+        model.train(1, clicks(100).drop(columns="city"), progress=False)
+    with pytest.raises(ValueError, match="'clicked'.*0 or 1"):
+        model.train(1, clicks(100).assign(clicked=3), progress=False)
+    plain = RecModel(models.DCN(Schema([*BASE, CLICK]), name="schema.plain"), metrics=None)
+    with pytest.raises(ValueError, match="'gauc' needs a group"):
+        columns = [CategoryColumn("city"), CLICK]
+        RecModel(models.DCN(Schema(columns), name="schema.no_group"), metrics=["gauc"])
+    assert plain.schema is not None
