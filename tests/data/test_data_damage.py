@@ -42,6 +42,6 @@ def test_damage_is_a_value_error_of_the_file(whole, name, damages, most_share):
     path = whole / f"damaged.{name}"
     path.write_bytes(data)
     try:
-        read(path, bad_rows=BadRows(most_share=most_share)).to_table().validate(full=True)
+        read(path, bad_rows=BadRows(most_share=most_share)).to_table().validate()
     except ValueError as error:
         assert path.name in str(error)

@@ -77,7 +77,9 @@ class JsonRows(TextRows):
         wanted = fields or [self._schema.field(0)]
         if not body.strip():
             return pa.schema(fields).empty_table()
-        return _read(body, pa.schema(wanted), "ignore").select(list(columns))
+        table = _read(body, pa.schema(wanted), "ignore").select(list(columns))
+        table.validate(full=True)  # the parser takes texts that are not UTF-8
+        return table
 
     def records(self, body: bytes) -> list[bytes]:
         """Return the lines of a block."""

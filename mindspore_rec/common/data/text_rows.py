@@ -82,6 +82,8 @@ class TextRows(FileRows):
         if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
             return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())
+        if "Invalid UTF8" in text:
+            return "it is not UTF-8 text: name the encoding in format="
         match = _CONVERSION.search(text)
         if match is None:
             return _ROW.sub("", text)
