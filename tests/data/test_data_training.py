@@ -37,7 +37,7 @@ class Steps(Callback):
             raise KeyError("killed")
 
 
-def life(root: Path, dies_at: int | None = None) -> tuple[list[float], list[int]]:
+def life(root: Path, dies_at: int | None = None) -> tuple[list[float], list[Any]]:
     """Train from the newest checkpoint on; return losses, and digests of the tables."""
     ms.set_seed(1)
     net = network("rows")

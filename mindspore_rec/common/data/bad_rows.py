@@ -143,7 +143,7 @@ def good_rows(
             return
         try:
             tables.append(parse(records[first:last]))
-        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
             if last - first == 1:
                 bad.append((first, error))
                 return

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.data.bad_rows import BadRowReport
 from mindspore_rec.common.data.batches import ArrowBatches
@@ -280,6 +280,7 @@ class Rows:
         seed: int = 0,
         threads: int | None = None,
         buffer_rows: int = _BUFFER_ROWS,
+        divide: str = "rows",
     ) -> ArrowBatches:
         """Return batches of the rows for a training; each iteration is a pass over the rows.
 
@@ -296,6 +297,11 @@ class Rows:
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
             buffer_rows: rows that are permuted together, about. Memory has about three times as
                 many rows. Default: 262,144.
+            divide: what several workers divide. "rows", the default: each worker reads all windows,
+                and takes its rows of each batch, so any number of workers trains on the same
+                batches as one process. "windows": each worker reads only its share of the windows
+                (the rows that are permuted together; in order, row groups), or its share of the
+                rows of each window if there are few.
 
         Returns:
             A source of batches, resumable in the middle of a pass, which workers can divide.
@@ -316,7 +322,8 @@ class Rows:
         check_int("buffer_rows", buffer_rows, 1, 2**40)
         number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
         order = Order(bool(shuffle), seed if shuffle else 0, buffer_rows if shuffle else 0)
-        return ArrowBatches(self._selection, batch_size, order, number)
+        check_one_of("divide", divide, ("rows", "windows"))
+        return ArrowBatches(self._selection, batch_size, order, number, divide)
 
     def _read(self, which: FilePart) -> pa.RecordBatch:
         data = self._selection.data

@@ -60,7 +60,7 @@ class TextRows(FileRows):
         skipped, body = self.without_header(number, fetched)
         try:
             table = self.parse(body, columns)
-        except (pa.ArrowInvalid, pa.ArrowKeyError):
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
             return self._decode_good(number, skipped, body, columns)
         self._bad.add((self.name, number), table.num_rows, ())
         return table
@@ -79,7 +79,11 @@ class TextRows(FileRows):
 
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
         """Return why a record is bad, in words of columns and values."""
+        if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
+            return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())
+        if "Invalid UTF8" in text:
+            return "it is not UTF-8 text: name the encoding in format="
         match = _CONVERSION.search(text)
         if match is None:
             return _ROW.sub("", text)
