@@ -54,7 +54,8 @@ def train_online(
         batch_size=train.batch_size,
         stop=stop,
     )
-    stream = SchemaBatches(stream_batches(source), schema)
+    assert model.schema is not None
+    stream = SchemaBatches(stream_batches(source), model.schema)
     validation = ProgressiveValidation(model)
     curves = Curves(folder.events_if_possible())
     checkpoint = RecCheckpoint(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +143,9 @@ def rows_to_predict(
     Raises:
         ValueError: a column is missing.
     """
-    rows = rows_of(source, settings, None)
+    # Each row has a prediction, so a row that cannot be read is an error whatever the YAML says.
+    strict = dataclasses.replace(settings, bad_rows=None)
+    rows = rows_of(source, strict, None)
     names = [each.name for each in schema.features]
     names += [name for name in keep if must_keep or name in rows.names]
     return iter(rows.select(list(dict.fromkeys(names))))

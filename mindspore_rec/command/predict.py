@@ -10,7 +10,13 @@ import time
 from mindspore_rec.command.opened import id_columns, rows_to_predict
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder
-from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
+from mindspore_rec.command.scores import (
+    check_not_read,
+    check_output,
+    score_names,
+    with_scores,
+    writing,
+)
 from mindspore_rec.command.settings import read_settings
 from mindspore_rec.command.trained import loaded
 
@@ -22,6 +28,7 @@ def run(options: argparse.Namespace) -> Result:
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     check_output(options.output)
+    check_not_read(options.output, options.rows, settings.source)
     model = loaded(folder)
     schema = model.schema
     keep = options.keep.split(",") if options.keep else id_columns(schema)

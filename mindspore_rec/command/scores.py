@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-__all__ = ["ScoreWriter", "check_output", "score_names", "with_scores", "writing"]
+__all__ = ["ScoreWriter", "check_not_read", "check_output", "score_names", "with_scores", "writing"]
 
 _ENDINGS = (".parquet", ".csv")
 
@@ -78,6 +79,24 @@ def writing(path: Path) -> Iterator[ScoreWriter]:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def check_not_read(output: Path, *sources: Any) -> None:
+    """Check that the file is not one of the files that are read.
+
+    Args:
+        output: path of the file.
+        sources: paths or globs of files, or tuples of them; other sources are ignored.
+
+    Raises:
+        ValueError: the file is one of the sources.
+    """
+    for source in sources:
+        paths = source if isinstance(source, tuple) else (source,)
+        for path in paths:
+            files = glob.glob(path, recursive=True) if isinstance(path, str) else []
+            if output.exists() and any(os.path.samefile(output, file) for file in files):
+                raise ValueError(f"-o {output} is a file that is read: name another file")
 
 
 def score_names(tasks: Sequence[str], is_probability: Sequence[bool]) -> list[str]:

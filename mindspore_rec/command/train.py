@@ -116,6 +116,9 @@ def _train(
     place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
     fitted = fit(settings, schema, parts, place, options.max_steps)
     summary = fitted.summary
+    report = parts.train.report()
+    if report.bad:
+        print(f"training rows: {report}", file=sys.stderr)
     if not summary.interrupted:
         fitted.model.save(folder.model, overwrite=True)
     training = {

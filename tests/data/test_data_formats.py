@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import fsspec
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -253,3 +254,17 @@ def test_splits_of_two_views_are_disjoint(tmp_path):
     assert set.union(*found) == set(range(1, ROWS, 2))
     assert sum(map(len, found)) == ROWS // 2
     assert os.path.basename(parts[0].source) == "a.parquet"
+
+
+def test_texts_such_as_na_are_values_in_every_format(tmp_path: Path) -> None:
+    """NA is the code of Namibia. A missing text is an empty field of CSV."""
+    rows = pa.table({"country": ["NA", "null", "nan", "N/A", None, "DE"], "n": [1.5, None] * 3})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    (tmp_path / "rows.csv").write_text("country,n\nNA,1.5\nnull,NA\nnan,1.5\nN/A,\n,1.5\nDE,NaN\n")
+    for ending in ("csv", "parquet"):
+        table = read(tmp_path / f"rows.{ending}").to_table()
+        assert table["country"].to_pylist() == rows["country"].to_pylist(), ending
+        known = np.nan_to_num(table["n"].to_numpy(), nan=-1.0)
+        assert known.tolist() == [1.5, -1, 1.5, -1, 1.5, -1], ending
+    named = read(tmp_path / "rows.csv", format=CsvFormat(missing=("NA", ""))).to_table()
+    assert named["country"].to_pylist() == [None, "null", "nan", "N/A", None, "DE"]

@@ -83,7 +83,8 @@ def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: 
     assert auc_of(test.clicked, answers) == pytest.approx(metrics["auc"], abs=1e-6)
     # a dict of columns, and the arrays of the network
     np.testing.assert_array_equal(model.predict(raw.to_dict("list")), answers)
-    arrays = schema.arrays_of(raw, with_label=False)
+    assert model.schema is not None
+    arrays = model.schema.arrays_of(raw, with_label=False)
     logits = model.predict(arrays["ids"], arrays["numbers"]).asnumpy()[:, 0]
     np.testing.assert_allclose(1 / (1 + np.exp(-logits)), answers, atol=1e-6)
     model.save(tmp_path / "clicks.model")
@@ -255,3 +256,18 @@ def test_rows_of_every_form_get_one_answer(tmp_path: Path) -> None:
         model.predict(rows.iloc[0])
     with pytest.raises(ValueError, match="must have a column 'clicked'"):
         model.train(1, read(tmp_path / "new.parquet", schema), progress=False)
+
+
+def test_models_of_one_schema_have_scales_of_their_own() -> None:
+    schema = Schema([NumberColumn("n"), LabelColumn("clicked")], embedding_dim=4)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"n": rng.random(2000), "clicked": rng.integers(0, 2, 2000)})
+    first = RecModel(models.DCN(schema, hidden=(8,), name="schema.first"))
+    first.train(1, rows, progress=False)
+    before = first.predict(rows)
+    second = RecModel(models.DCN(schema, hidden=(8,), name="schema.second"))
+    second.train(1, rows.assign(n=rows.n * 1000 + 5), progress=False)
+    schema.fit(rows.assign(n=-rows.n))
+    np.testing.assert_array_equal(first.predict(rows), before)
+    assert second.schema is not None and first.schema is not None
+    assert second.schema.state_dict() != first.schema.state_dict()

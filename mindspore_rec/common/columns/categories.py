@@ -59,10 +59,15 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
 def whole_numbers(texts: pa.Array) -> pa.Array:
     """Return texts as int64; a text that is no whole number of int64 becomes missing.
 
+    The words false and true are 0 and 1.
+
     Example:
         >>> whole_numbers(pa.array(["-7.0", "9223372036854775807", "9" * 19])).to_pylist()
         [-7, 9223372036854775807, None]
     """
+    for number, word in enumerate(("false", "true")):  # bools of a file with further values
+        is_word = pc.match_substring_regex(texts, rf"(?i)^\s*{word}\s*$")
+        texts = pc.if_else(is_word, str(number), texts)
     legal = pc.match_substring_regex(texts, _WHOLE)
     digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0*$", "")
     digits = pc.replace_substring_regex(digits, r"^(-?)\+?0*([0-9])", r"\1\2")

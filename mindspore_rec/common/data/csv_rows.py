@@ -125,7 +125,7 @@ class CsvRows(TextRows):
         convert = pacsv.ConvertOptions(
             column_types=types,
             include_columns=columns,
-            strings_can_be_null=True,
+            strings_can_be_null=missing is not None,
             decimal_point=self._settings.decimal,
             **({} if missing is None else {"null_values": list(missing)}),
         )
@@ -133,7 +133,8 @@ class CsvRows(TextRows):
             use_threads=False, column_names=self._names, block_size=len(body) + 1
         )
         source = pa.BufferReader(body)
-        return pacsv.read_csv(source, read, self._parse_options(), convert)
+        table = pacsv.read_csv(source, read, self._parse_options(), convert)
+        return table if missing is not None else _with_missing_texts(table)
 
     def _infer(self, block: bytes) -> None:
         _, body = self.without_header(0, block)
@@ -176,6 +177,20 @@ def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
         if fit and known - fit <= share * known:
             return kind
     return pa.string()
+
+
+def _with_missing_texts(table: pa.Table) -> pa.Table:
+    """Return a table in which empty texts are missing.
+
+    Other texts that often stand for a missing value, such as NA, are values of a column of texts:
+    Parquet files, data frames and requests have them as such.
+    """
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table.column(place)
+            known = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
+            table = table.set_column(place, field, known)
+    return table
 
 
 def _lines(body: bytes) -> list[bytes]:

@@ -28,8 +28,9 @@ class CsvFormat:
             each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
-        missing: texts that stand for a missing value. Default: the empty text, ``NA``, ``NaN``,
-            ``null`` and others that pyarrow takes for missing.
+        missing: texts that stand for a missing value, in all columns. Default: in columns of
+            numbers and times, the empty text, ``NA``, ``NaN``, ``null`` and others that pyarrow
+            takes for missing; in columns of texts, the empty text.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types that
             fit the first 4 MiB of the first file.
         newlines_in_values: whether a quoted value may have line breaks. Default: False, which reads

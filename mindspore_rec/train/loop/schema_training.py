@@ -144,7 +144,8 @@ class SchemaTraining:
 
     def fit(self, rows: Rows) -> None:
         """Let the scales learn from a sample of rows if they have learned nothing."""
-        if not self.schema.is_fitted:
+        only_types = self.schema.undecided and not self.schema.pipeline.learns
+        if only_types or not self.schema.is_fitted:
             self.schema.fit(rows.sample(_FIT_ROWS, seed=0))
 
     # ---- predictions

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Mapping
@@ -46,7 +47,8 @@ class Network(nn.Cell):
         float32 Tensor `[B, T]`, one logit per label.
 
     Attributes:
-        schema: the schema, or None if the network was made from other features.
+        schema: a copy of the schema, whose scales learn when the network is trained; None if the
+            network was made from other features.
         features: the description of the arrays, which makes the cells that read them.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, one output.
@@ -85,6 +87,8 @@ class Network(nn.Cell):
         _check_settings(type(self), settings)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
+        # Training lets the scales of the schema learn, and another network may have the same schema.
+        schema = copy.deepcopy(schema) if isinstance(schema, Schema) else schema
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
         _check_tasks(type(self), self.features.tasks)

@@ -69,8 +69,9 @@ def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served
         recipe: recipe of the network, as `Network.recipe` returns it.
         schema: description of the schema, as `Schema.describe` returns it.
     """
-    described = Schema.from_description(schema)
-    return Served(build(recipe, described)), described.pipeline
+    network = build(recipe, Schema.from_description(schema))
+    assert network.schema is not None
+    return Served(network), network.schema.pipeline
 
 
 def builder_arguments(network: Network) -> dict[str, Any]:

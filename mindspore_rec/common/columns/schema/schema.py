@@ -86,7 +86,7 @@ class Schema:
     def __init__(self, columns: Iterable[Column], embedding_dim: int = _DEFAULT_DIM) -> None:
         self.embedding_dim = check_int("embedding_dim", embedding_dim, 1, 8192)
         self._set_columns(tuple(columns))
-        self.is_fitted = not self.pipeline.learns and not self._undecided
+        self.is_fitted = not self.pipeline.learns
 
     def _set_columns(self, columns: tuple[Column, ...]) -> None:
         for column in columns:
@@ -102,7 +102,7 @@ class Schema:
         self.pipeline: FeaturePipeline = pipeline_of(self.columns, layout)
 
     @property
-    def _undecided(self) -> list[Column]:
+    def undecided(self) -> list[Column]:
         """Columns of categories whose type, text or whole, is that of the rows of `fit`."""
         kinds = ("category", "list", "group")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
@@ -230,7 +230,7 @@ class Schema:
     def _decide_values(self, batch: pa.RecordBatch) -> None:
         decided = {
             column.name: values
-            for column in self._undecided
+            for column in self.undecided
             if column.name in batch.schema.names
             and (values := values_of_type(batch.schema.field(column.name).type, column.separator))
         }
