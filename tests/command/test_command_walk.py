@@ -57,7 +57,7 @@ def test_the_run_directory_is_complete(trained: tuple[Path, str]):
     folder = trained[0].with_suffix(".run")
     names = {each.name for each in folder.iterdir()}
     assert names == {
-        *("model", "checkpoints", "events", "report.html"),
+        *("model", "checkpoints", "events", "report.html", "lock"),
         *("metrics.json", "training.json", "settings.yaml"),
     }
     training = json.loads((folder / "training.json").read_text())

@@ -137,11 +137,11 @@ def test_a_network_learns_and_answers_the_same_afterwards(mode, made, unique, tm
 def test_vectors_of_lists_are_means_and_share_the_table_of_a_category(mode, made, unique):
     name = unique()
     net = made("dcn", schema_of(), name=name, hidden=(4,))
-    user, items, year_and_hour = 0, 1, 2
+    keys_alone, title, item, seen = range(4)
     embedding, tables = net.inputs.embedding, {table.name: table for table in tables_of(net)}
     assert list(tables) == [f"{name}.embedding", f"{name}.embedding.items"]
-    # user; item; seen; price, year; title; hour
-    assert embedding.parts == ((1, 4), (1, 4), (1, 4), (2, 4), (1, 4), (1, 4))
+    # user, price, year and hour; title; item; seen
+    assert embedding.parts == ((4, 4), (1, 4), (1, 4), (1, 4))
     keys = np.arange(1, 9)
     rng = np.random.default_rng(0)
     values = {}
@@ -150,15 +150,15 @@ def test_vectors_of_lists_are_means_and_share_the_table_of_a_category(mode, made
         each.write_rows(keys, values[each.name])
     first, second = values.values()
     pad = PADDING_KEY
-    row = [1, 2, 2, 5, pad, 3, 4, 6, pad, pad, pad, 7]
-    empty = [1, 2, pad, pad, pad, 3, 4, pad, pad, pad, pad, 99]
+    row = [1, 3, 4, 7, 6, pad, pad, pad, 2, 2, 5, pad]
+    empty = [1, 3, 4, 99, pad, pad, pad, pad, 2, pad, pad, pad]
     got = [part.asnumpy() for part in embedding.set_train(False)(Tensor([row, empty]))]
-    np.testing.assert_array_equal(got[user][0], first[[0]])
-    np.testing.assert_array_equal(got[items][0], second[[1]])
-    np.testing.assert_allclose(got[year_and_hour][0, 0], second[[1, 4]].mean(0), rtol=1e-6)
-    np.testing.assert_array_equal(got[3][0], first[[2, 3]])
-    np.testing.assert_array_equal(got[4][0, 0], first[5])
-    np.testing.assert_array_equal([got[2][1], got[4][1], got[5][1]], np.zeros((3, 1, 4)))
+    np.testing.assert_array_equal(got[keys_alone][0], first[[0, 2, 3, 6]])
+    np.testing.assert_array_equal(got[title][0, 0], first[5])
+    np.testing.assert_array_equal(got[item][0], second[[1]])
+    np.testing.assert_allclose(got[seen][0, 0], second[[1, 4]].mean(0), rtol=1e-6)
+    zeros = [got[keys_alone][1, 3], got[title][1, 0], got[seen][1, 0]]
+    np.testing.assert_array_equal(zeros, np.zeros((3, 4)))
 
 
 def test_first_order_weights_are_summed_over_columns(mode, made, unique):
@@ -168,7 +168,7 @@ def test_first_order_weights_are_summed_over_columns(mode, made, unique):
     for table, scale in ((first, 1), (second, 10)):
         table.write_rows(keys, scale * keys[:, None].astype(np.float32))
     pad = PADDING_KEY
-    ids = Tensor([[1, 2, 2, 5, pad, 3, 4, 6, pad, pad, pad, 7]])
+    ids = Tensor([[1, 3, 4, 7, 6, pad, pad, pad, 2, 2, 5, pad]])
     got = net.set_train(False)(ids, Tensor(np.zeros((1, 2), np.float32))).asnumpy()
     bias = net.linear.numbers.bias.asnumpy()
     np.testing.assert_allclose(got, [1 + 20 + 35 + 3 + 4 + 6 + 7 + bias], rtol=1e-6)

@@ -87,7 +87,7 @@ class Network(nn.Cell):
         _check_settings(type(self), settings)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
-        # Training lets the scales of the schema learn, and another network may have the same schema.
+        # The scales of the schema learn in training, and another network may have the same schema.
         schema = copy.deepcopy(schema) if isinstance(schema, Schema) else schema
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
