@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -222,3 +223,21 @@ def test_messages_are_one_sentence_of_the_file(tmp_path):
     quoted = CsvFormat(newlines_in_values=True)
     fails(lambda: read(tmp_path / "a.csv", format=quoted).to_table(), "a.csv, line 4")
     assert re.match(r"Rows of .*a\.csv with the columns id, t", repr(read(tmp_path / "a.csv")))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_file_that_changes_between_passes_is_named(tmp_path: Path, ending: str) -> None:
+    frame = pd.DataFrame({"user": range(2000)})
+    path = tmp_path / f"rows.{ending}"
+    write = {
+        "csv": lambda: frame.to_csv(path, index=False),
+        "parquet": lambda: frame.to_parquet(path),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+    }[ending]
+    write()
+    batches = read(path).batches(100, shuffle=True)
+    assert len(list(batches)) == 20
+    frame = frame[:1000]
+    write()
+    with pytest.raises(ValueError, match=f"rows.{ending} has changed while it was read"):
+        list(batches)

@@ -57,6 +57,7 @@ class ArrowBatches(BatchSource):
         Raises:
             ValueError: there are no rows, or a row cannot be read.
         """
+        self.selection.data.check_unchanged()
         self._begun = True
         begin, self._next = self._next, Place(self._next.number + 1)
         return self._read(begin)

@@ -60,6 +60,7 @@ class DataParts:
         self._opened: list[FileRows] = [first]
         self._parts: list[FilePart] | None = None
         self._checked: set[str] = set()
+        self._stamps: list[tuple[int, int]] | None = None
         self.without_faults: set[Any] = set()  # parts of views, all of whose rows fit the schema
         fields = list(first.schema)
         fields += [pa.field(name, kind) for name, kind in self._partitions.items()]
@@ -103,6 +104,22 @@ class DataParts:
             for numbers in [kept[each.file]]
             if numbers is None or each.part.number in numbers
         ]
+
+    def check_unchanged(self) -> None:
+        """Raise a ValueError if a file has changed since the first call.
+
+        Order and places of rows follow from the files as they were when they were opened.
+        """
+        with ThreadPoolExecutor(_OPENERS) as pool:
+            stamps = list(pool.map(DataFile.stamp, self._files))
+        if self._stamps is None:
+            self._stamps = stamps
+        for file, before, now in zip(self._files, self._stamps, stamps, strict=True):
+            if before != now:
+                raise ValueError(
+                    f"{file.name} has changed while it was read: read it again, by a new read(), "
+                    "and write new rows to new files"
+                )
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise a ValueError if a file lacks a column, or has it with another kind of type."""

@@ -57,6 +57,11 @@ class DataFile:
     codec: str | None = None
     partition: dict[str, str | None] = field(default_factory=dict)
 
+    def stamp(self) -> tuple[int, int]:
+        """Return bytes and time of the last change, in nanoseconds, as they are now."""
+        info = self.filesystem.get_file_info(self.path)
+        return info.size or 0, info.mtime_ns or 0
+
     def open(self) -> pa.NativeFile:
         """Open the file for random access."""
         return self.filesystem.open_input_file(self.path)
