@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -35,12 +36,31 @@ def schema_of(network: nn.Cell) -> Schema | None:
 
 
 def is_raw(data: Any) -> bool:
-    """Return True if data are rows of raw columns and not arrays of a network."""
+    """Return True if data are rows of raw columns and not arrays of a network.
+
+    Raises:
+        TypeError: data are a path, one row of a data frame, or rows as dicts.
+    """
+    remedy = _remedy(data)
+    if remedy is not None:
+        raise TypeError(f"rows must be a data frame or mindspore_rec.data.read(...), got {remedy}")
     if isinstance(data, (Tensor, np.ndarray, list, tuple)):
         return False
     if isinstance(data, (Rows, Mapping)):
         return True
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _remedy(data: Any) -> str | None:
+    """Return what is no rows but might be meant as rows, with the way to make rows of it."""
+    if isinstance(data, (str, os.PathLike)):
+        return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
+    if type(data).__name__ == "Series":
+        return "a Series: frame.iloc[[0]] is a data frame of one row, frame.iloc[0] is a Series"
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        if any(isinstance(each, (str, int, float)) for each in data[0].values()):
+            return "a list of dicts: pandas.DataFrame(list) is a data frame"
+    return None
 
 
 class SchemaTraining:
