@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mindspore_rec import native_core
-from tests.docs.test_docs_your_first_model import clicks
+from tests.support.installed import installed_environment, installed_python
 from tests.support.missing import need_package
 from tests.support.nightly import nightly
 from tests.support.processes import ROOT
@@ -35,44 +32,10 @@ train: {batch_size: 1024, epochs: 1, evaluations: 1, seed: 0}
 """
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel, of the package as it is, by setup.py; the core is what is compiled in place."""
-    for package in ("pybind11", "wheel"):
-        need_package(package, f"pip install {package}")
-    library = folder / "lib" / "mindspore_rec"
-    library.mkdir(parents=True)
-    for compiled in (*PACKAGE.glob("*.so"), PACKAGE / native_core.DIGEST_FILE):
-        shutil.copy2(compiled, library)
-    (folder / "setup.cfg").write_text(
-        f"[build]\nbuild_base={folder}/build\nbuild_lib={folder}/lib\n"
-        f"[egg_info]\negg_base={folder}\n"
-    )
-    command = [sys.executable, "setup.py", "-q", "build_py", "bdist_wheel", "--skip-build"]
-    subprocess.run(
-        [*command, "--dist-dir", str(folder), "--bdist-dir", str(folder / "bdist")],
-        cwd=ROOT,
-        env={**os.environ, "DIST_EXTRA_CONFIG": str(folder / "setup.cfg")},
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = folder.glob("*.whl")
-    return wheel
-
-
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment with the wheel, where the packages of this one can be imported."""
-    folder = tmp_path_factory.mktemp("installed")
-    wheel = build_wheel(folder)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "-q", "--python", str(python), "install", "--no-index"]
-    subprocess.run([*pip, "--no-deps", "--no-compile", str(wheel)], check=True)
-    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    # A folder that a .pth file names is searched, and its own .pth files are not read: this
-    # project stays out.
-    (site / "others.pth").write_text(sysconfig.get_path("purelib"))
-    return python
+    return installed_python(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture
@@ -87,13 +50,11 @@ def clone(tmp_path: Path) -> Path:
 
 
 def run(python: Path, clone: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    if not command[0].startswith("-"):
-        environment["PYTHONPATH"] = "."  # as benchmarks/README.md says
+    more = {} if command[0].startswith("-") else {"PYTHONPATH": "."}  # as benchmarks/README.md says
     return subprocess.run(
         [str(python), *command],
         cwd=clone,
-        env={**environment, "GLOG_v": "3"},
+        env=installed_environment(**more),
         capture_output=True,
         text=True,
         timeout=400,
@@ -115,28 +76,6 @@ def test_the_core_is_that_of_the_wheel(python: Path, clone: Path) -> None:
     assert package.is_relative_to(clone)
     assert core.is_relative_to(python.parents[1]) and shim == core.with_name("_mpi.so")
     assert shim.exists() == (PACKAGE / "_mpi.so").exists()
-
-
-def test_from_a_table_to_an_answer_without_a_clone(python: Path, tmp_path: Path) -> None:
-    table = clicks(3000)
-    table.to_csv(tmp_path / "clicks.csv", index=False)
-    table.drop(columns="clicked").to_parquet(tmp_path / "new.parquet")
-    script = ROOT / "tests" / "command" / "from_table_to_answer.sh"
-    hidden = ("PYTHONPATH", "VIRTUAL_ENV")
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    done = subprocess.run(
-        ["bash", str(script), "clicks.csv", "new.parquet"],
-        cwd=tmp_path,
-        env={**environment, "PATH": f"{python.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert 0 < answer["outputs"][0]["data"][0] < 1
-    scores = (tmp_path / "scores.csv").read_text().splitlines()
-    assert scores[0] == '"user","item","probability"' and len(scores) == 3001
 
 
 ZOO = ("-m", "models.wide_deep.train", "--config", "small.yaml")

@@ -6,13 +6,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 from mindspore_rec.command.json_schema import settings_schema
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.thresholds import with_thresholds
+from mindspore_rec.command.yaml_text import parse_yaml
+from mindspore_rec.common.columns.arrow_columns import is_text
+from mindspore_rec.common.columns.schema.column import Column, LabelColumn
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
 from mindspore_rec.common.data.read import read
+from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.common.data.settings import BadRows, CsvFormat
 
 __all__ = ["run"]
 
@@ -24,24 +30,35 @@ def run(options: argparse.Namespace) -> Result:
         return Result()
     if options.source is None or options.label is None:
         raise ValueError("init needs a table and --label, as in init clicks.csv --label clicked")
-    rows = read(options.source)
-    labels = options.label.split(",")
-    inferred = infer_columns(
-        rows.sample(options.rows, seed=0),
-        label=labels[0] if len(labels) == 1 else labels,
-        time=options.time,
-        group=options.group,
-        weight=options.weight,
-        ignore=[each for each in options.ignore.split(",") if each],
-        total_rows=rows.count(),
+    csv, bad = _csv(options), options.bad_rows
+    rows = read(
+        options.source,
+        format=CsvFormat(**csv) if csv else None,
+        bad_rows=None if bad is None else BadRows(most_share=bad),
     )
+    names = options.label.split(",")
+    try:
+        inferred = infer_columns(
+            rows.sample(options.rows, seed=0),
+            label=[_label(name, options, rows) for name in names],
+            time=options.time,
+            group=options.group,
+            weight=options.weight,
+            ignore=[each for each in options.ignore.split(",") if each],
+            total_rows=rows.count(),
+        )
+    except ValueError as error:
+        raise ValueError(f"{options.source}: {error}") from error
     inferred = with_thresholds(inferred, rows)
     for warning in inferred.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     has_time = any(each.kind == "time" for each in inferred.columns)
-    sections = {
+    sections: dict[str, Any] = {"csv": csv} if csv else {}
+    if bad is not None:
+        sections["bad_rows"] = {"most_share": bad}
+    sections |= {
         "split": {"by": "time" if has_time else "random", "train": 0.8, "valid": 0.1},
-        "model": {"name": "dcn_v2" if len(labels) == 1 else "mmoe"},
+        "model": {"name": "dcn_v2" if len(names) == 1 else "mmoe"},
         "train": {"epochs": 3, "batch_size": 1024, "learning_rate": 0.003},
     }
     print(proposal_yaml(inferred, options.source, sections, rows.count()), end="")
@@ -59,6 +76,34 @@ def run(options: argparse.Namespace) -> Result:
             "warnings": list(inferred.warnings),
         }
     )
+
+
+def _csv(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how CSV is written, as the YAML's `csv`, with what the options name."""
+    made = {
+        name: getattr(options, name)
+        for name in ("separator", "encoding", "decimal")
+        if getattr(options, name) is not None
+    }
+    texts = {name: "string" for name in options.text.split(",") if name}
+    return {**made, "types": texts} if texts else made
+
+
+def _label(name: str, options: argparse.Namespace, rows: Rows) -> str | Column:
+    """Return a label, with what the options say about it."""
+    if options.number:
+        return LabelColumn(name, binary=False)
+    if options.positive is None or name not in rows.names:
+        return name
+    is_texts = is_text(rows.arrow_schema.field(name).type)
+    return LabelColumn(name, positive=options.positive if is_texts else _value(options.positive))
+
+
+def _value(text: str) -> Any:
+    try:
+        return parse_yaml(text)
+    except ValueError:
+        return text
 
 
 def _json_schema() -> dict[str, object]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import warnings
@@ -14,7 +15,8 @@ from typing import Any
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's log, before MindSpore is imported
 
 from mindspore_rec.command.options import add_commands
-from mindspore_rec.command.run_folder import write_json
+from mindspore_rec.command.remedies import in_words_of_the_command
+from mindspore_rec.command.run_folder import RunFolder, write_json
 
 __all__ = ["main"]
 
@@ -61,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ArithmeticError, ImportError, LookupError, OSError, TypeError, ValueError) as error:
         if options.traceback:
             raise
-        print(f"error: {_sentence(error)}", file=sys.stderr)
+        full = _full_disk(error)
+        text = _sentence(error) if full is None else _of_full_disk(full, options)
+        sentence = in_words_of_the_command(text, options.command)
+        print(f"error: {sentence}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -77,6 +82,27 @@ def _check_json(path: Path | None) -> None:
     """Check the path of `--json` before hours of training."""
     if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f"--json {path}: there is no folder {path.parent}")
+
+
+def _full_disk(error: BaseException | None) -> OSError | None:
+    """Return the error of a full disk that an error is, or comes from."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _of_full_disk(error: OSError, options: argparse.Namespace) -> str:
+    """Return an error of a full disk with its place and a remedy."""
+    place = error.filename2 or error.filename or getattr(options, "output", None)
+    if place is None and hasattr(options, "run_dir"):
+        place = RunFolder(options.yaml, options.run_dir).path
+    other = "-o" if options.command == "predict" else "--run"
+    return (
+        f"{place or 'the disk'} cannot be written, since the disk is full: make room, or name a "
+        f"path on another disk by {other}"
+    )
 
 
 def _sentence(error: BaseException) -> str:

@@ -66,7 +66,7 @@ def _added(
     made.add_argument(
         "--traceback", action="store_true", help="show where in the program an error was raised"
     )
-    made.set_defaults(run=_runner(module), takes_further=further)
+    made.set_defaults(run=_runner(module), takes_further=further, command=name)
     return made
 
 
@@ -100,10 +100,24 @@ def _add_init(commands: Any) -> None:
     )
     made.add_argument("source", nargs="?", help="path, glob, folder or URL of the table")
     made.add_argument("--label", help="column to predict; several labels with commas between them")
+    made.add_argument("--positive", metavar="VALUE", help="value of the label that counts as 1")
+    made.add_argument("--number", action="store_true", help="predict the label as a number")
     made.add_argument("--time", help="column with the time of the event")
     made.add_argument("--group", help="column of groups, such as users, for metrics by group")
     made.add_argument("--weight", help="column with the weight of each row")
     made.add_argument("--ignore", default="", help="columns to ignore, with commas between them")
+    made.add_argument("--encoding", help="encoding of CSV; default: utf-8")
+    made.add_argument("--separator", help="character between values of CSV; default: the likeliest")
+    made.add_argument("--decimal", help="decimal point of CSV; default: .")
+    made.add_argument(
+        "--text", default="", metavar="A,B", help="columns of CSV to read as texts, as for 01234"
+    )
+    made.add_argument(
+        "--bad-rows",
+        type=float,
+        metavar="SHARE",
+        help="largest share of rows that may be unreadable, and are left out; default: 0",
+    )
     made.add_argument(
         "--rows", type=_least_one, default=100_000, help="rows to look at; default: %(default)s"
     )

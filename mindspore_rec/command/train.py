@@ -19,6 +19,7 @@ from mindspore_rec.command.evaluation import (
     weights_of,
 )
 from mindspore_rec.command.figures import base_rate
+from mindspore_rec.command.leaking import leak_warnings
 from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
@@ -113,6 +114,9 @@ def _train(
 
     parts = open_parts(settings, schema)
     _check_labels(schema, parts)
+    if worker_group().rank == 0 and not options.resume:
+        for warning in leak_warnings(schema, parts.whole_train):
+            print(f"warning: {warning}", file=sys.stderr)
     place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
     fitted = fit(settings, schema, parts, place, options.max_steps)
     summary = fitted.summary

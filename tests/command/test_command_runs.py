@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Longer ways of the command: a killed training, workers, a search, a server."""
+"""Longer ways of the command: a killed training, workers, a search."""
 
 from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
-from tests.command.click_table import YAML, write_clicks
+from tests.command.click_table import YAML, click_table, write_clicks
 from tests.support.processes import run_program, start_python
 from tests.support.waiting import wait_until
 
@@ -116,9 +113,10 @@ def test_thinned_negatives_leave_probabilities_as_they_are(tmp_path: Path):
 
 
 @pytest.mark.distributed
-def test_workers_train_together(tmp_path: Path):
+def test_workers_divide_the_rows_of_one_row_group(tmp_path: Path):
     yaml = write_clicks(tmp_path, yaml=LINEAR)
-    printed = command("train", yaml, "--workers", "2")
+    click_table(3000).to_parquet(tmp_path / "clicks.parquet")  # one row group for two workers
+    printed = command("train", yaml, "--workers", "2", "--no-baseline")
     assert "Test rows: 300" in printed
     assert metrics(yaml)["logistic_regression"]["clicked"]["auc"] > 0.55
     training = json.loads((tmp_path / "clicks.run" / "training.json").read_text())
@@ -137,43 +135,3 @@ def test_a_search_continues_where_it_ended(tmp_path: Path, capsys: pytest.Captur
     assert found["trials"] == 2 and found["settings"]["train.epochs"] == 1
     assert main(["train", str(tmp_path / "clicks.tuned.yaml"), "--no-baseline"]) == 0
     assert metrics(yaml, "clicks.tuned.run")["dcn_v2"]
-
-
-def test_the_server_answers_raw_columns_like_predict(tmp_path: Path):
-    yaml = write_clicks(tmp_path, 1000)
-    assert main(["train", str(yaml), "--epochs", "1", "--no-baseline"]) == 0
-    rows = pd.read_parquet(tmp_path / "clicks.parquet")[:5].drop(columns="clicked")
-    rows["tags"] = [["new"]] * len(rows)  # a request has lists of one length
-    rows.to_parquet(tmp_path / "new.parquet")
-    scores = tmp_path / "scores.parquet"
-    assert main(["predict", str(yaml), str(tmp_path / "new.parquet"), "-o", str(scores)]) == 0
-    server = start_python("-m", "mindspore_rec", "serve", yaml, "--port", "0")
-    try:
-        assert server.stdout is not None
-        listening = re.match(r"listening at (\S+)", server.stdout.readline())
-        assert listening and server.stdout.readline().startswith("version ")
-        answer = post(f"{listening[1]}/infer", {"columns": json_columns(rows)})
-    finally:
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-    expected = pd.read_parquet(scores)["probability"].tolist()
-    assert answer["outputs"][0]["data"] == pytest.approx(expected, rel=1e-5)
-
-
-def json_columns(rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the columns of rows as JSON values, times in seconds."""
-    made = {name: [each for each in rows[name]] for name in ("user", "item", "price")}
-    made["tags"] = [list(each) for each in rows["tags"]]
-    made["time"] = [each.timestamp() for each in rows["time"]]
-    return made
-
-
-def post(url: str, body: Any) -> Any:
-    """Send a request; return the answer."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")
-    request.add_header("Content-Type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        raise AssertionError(error.read().decode()) from error

@@ -224,6 +224,9 @@ TIMES = {
     "dates": pd.Series(pd.date_range("2024-01-01", periods=100)).dt.date,
     "timestamps": pd.Series(pd.date_range("2024-01-01", periods=100, tz="Europe/Berlin")),
     "texts": pd.Series(pd.date_range("2024-01-01", periods=100)).dt.strftime("%Y-%m-%d %H:%M:%S"),
+    "texts with a time zone": pd.Series(
+        pd.date_range("2024-01-01", periods=100, freq="20min", tz="Europe/Berlin")
+    ).map(lambda time: time.isoformat() if time.minute else f"{time.tz_convert('UTC'):%FT%T}Z"),
     "categories": pd.Series(
         pd.date_range("2024-01-01", periods=100).strftime("%Y-%m-%d"), dtype="category"
     ),

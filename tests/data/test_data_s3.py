@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -16,34 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from mindspore_rec.data import read
-from tests.support.missing import need_package
-from tests.support.redis_server import free_port
+from tests.support.s3_server import KEYS, started_s3
 
-need_package("moto", "pip install 'moto[server]'")
 TABLE = pa.table({"id": range(1000), "x": [n / 2 for n in range(1000)]})
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory) -> Iterator[str]:
-    port = free_port()
-    log = tmp_path_factory.mktemp("moto") / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            stdout=out,
-            stderr=out,
-            env={**os.environ, "MOTO_S3_CUSTOM_ENDPOINTS": f"http://127.0.0.1:{port}"},
-        )
-    try:
-        begin = time.monotonic()
-        while b"Running on" not in log.read_bytes():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < begin + 60, log.read_text()
-            time.sleep(0.05)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with started_s3(tmp_path_factory.mktemp("moto") / "log") as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +43,8 @@ def system(endpoint) -> pafs.S3FileSystem:
 
 
 def test_a_folder_of_a_bucket_is_read_shuffled_and_resumed(endpoint, system, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
     options = f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
     rows = read(f"s3://clicks/log{options}")
     assert rows.names == ["id", "x", "day"] and len(rows) == 1000

@@ -225,6 +225,15 @@ def test_what_is_refused() -> None:
         model.train(1, clicks(100).drop(columns="city"), progress=False)
     with pytest.raises(ValueError, match="'clicked'.*0 or 1"):
         model.train(1, clicks(100).assign(clicked=3), progress=False)
+    for rows, words in (
+        ("clicks.csv", r"got the path 'clicks.csv': mindspore_rec.data.read\(path\)"),
+        (clicks(100).iloc[0], r"got a Series: frame.iloc\[\[0\]\]"),
+        (clicks(2).to_dict("records"), r"got a list of dicts: pandas.DataFrame\(list\)"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            model.predict(rows)
+        with pytest.raises(TypeError, match=words):
+            model.train(1, rows, progress=False)
     plain = RecModel(models.DCN(Schema([*BASE, CLICK]), name="schema.plain"), metrics=None)
     with pytest.raises(ValueError, match="'gauc' needs a group"):
         columns = [CategoryColumn("city"), CLICK]

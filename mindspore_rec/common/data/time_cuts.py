@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from mindspore_rec.common.columns.arrow_columns import is_text
 __all__ = ["TimeCounts", "time_expression", "time_filters"]
 
 _MOST_COUNTS = 1 << 20
+_ZONE = r":.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 
 
 class TimeCounts:
@@ -63,9 +65,17 @@ def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expr
         return field
     if pa.types.is_dictionary(kind):
         field = field.cast(plain)
-    if format not in (None, "iso"):
-        return pc.strptime(field, format=format, unit="us")
-    return field.cast(pa.timestamp("us"))
+    return _parsed(field, format)
+
+
+def _iso_times(texts: Any) -> Any:
+    """Return texts in ISO 8601, an array or an expression, as UTC; some may have a time zone."""
+    texts = texts.cast(pa.string())
+    is_day = pc.less_equal(pc.utf8_length(texts), pa.scalar(10))
+    utc = pc.if_else(is_day, pa.scalar(" 00:00Z"), pa.scalar("Z"))
+    zone = pc.if_else(pc.match_substring_regex(texts, _ZONE), pa.scalar(""), utc)
+    text = pc.binary_join_element_wise(texts, zone, pa.scalar(""))
+    return text.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
 
 
 def as_numbers(times: pa.Array) -> np.ndarray:
@@ -141,12 +151,26 @@ def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
     if not is_text(values.type):
         return values
     try:
-        if format not in (None, "iso"):
-            return pc.strptime(values, format=format, unit="us")
-        return values.cast(pa.timestamp("us"))
+        return _parsed(values, format)
     except pa.ArrowInvalid as error:
-        shown = " ".join(str(error).split())
         raise ValueError(
-            f"column {name!r} has a text that is no time: {shown}; name the format in the schema, "
-            "as in format='%d.%m.%Y', or call split() instead"
+            f"column {name!r} has a text that is no time, {_first_bad(values, format)!r}: name the "
+            "format in the schema, as in format='%d.%m.%Y', or call split() instead"
         ) from error
+
+
+def _parsed(texts: Any, format: str | None) -> Any:
+    """Return texts, an array or an expression, as timestamps."""
+    if format not in (None, "iso"):
+        return pc.strptime(texts, format=format, unit="us")
+    return _iso_times(texts)
+
+
+def _first_bad(texts: pa.Array, format: str | None) -> str | None:
+    """Return the first text that cannot be parsed."""
+    for text in texts.drop_null().unique():
+        try:
+            _parsed(pa.array([text.as_py()]), format)
+        except pa.ArrowInvalid:
+            return str(text.as_py())
+    return None

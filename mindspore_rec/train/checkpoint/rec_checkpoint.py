@@ -433,7 +433,10 @@ class RecCheckpoint(Callback):
                 self._save(run, full=False)
                 self._writer.finish_write()
             if self.step != self._writer.saved_step:
-                raise OSError(f"the state of step {self.step} could not be saved; see the log")
+                cause = self._writer.last_failure
+                raise OSError(
+                    f"the state of step {self.step} could not be saved: {cause or 'see the log'}"
+                ) from cause
             self._writer.finish_merge()
             self._network.wait()
         finally:

@@ -79,6 +79,7 @@ class RunWriter:
     Attributes:
         saves: a `Save` for each written checkpoint.
         failures: number of writes that failed.
+        last_failure: error of the last delta that could not be written; None if there is none.
         saved_step: step of the newest state in the directory; -1 without a state.
     """
 
@@ -92,6 +93,7 @@ class RunWriter:
     ) -> None:
         self.saves: list[Save] = []
         self.failures = 0
+        self.last_failure: OSError | None = None
         self.saved_step = -1
         self._directory = directory
         self._keep = keep
@@ -206,6 +208,7 @@ class RunWriter:
             marks = self._writer.wait() or []
         except OSError as error:
             self.failures += 1
+            self.last_failure = error
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
             return
         for table, mark in marks:

@@ -64,7 +64,11 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
         }
         if not of_labels and names is not None:
             kind = "with two values" if name in _BINARY else "that are numbers"
-            raise ValueError(f"metric {name!r} is for labels {kind}, and there are none")
+            other = ", ".join(_NUMBER if name in _BINARY else _BINARY)
+            raise ValueError(
+                f"metric {name!r} is for labels {kind}, and there are none: for these labels, name "
+                f"{other}, or leave metrics out"
+            )
         made |= of_labels
     return made
 

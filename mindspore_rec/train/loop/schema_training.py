@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,16 +37,35 @@ def schema_of(network: nn.Cell) -> Schema | None:
 
 
 def is_raw(data: Any) -> bool:
-    """Return True if data are rows of raw columns and not arrays of a network."""
+    """Return True if data are rows of raw columns and not arrays of a network.
+
+    Raises:
+        TypeError: data are a path or one row of a data frame.
+    """
+    remedy = _remedy(data)
+    if remedy is not None:
+        raise TypeError(f"rows must be a data frame or mindspore_rec.data.read(...), got {remedy}")
     if isinstance(data, list):
-        return bool(data) and isinstance(data[0], Mapping)
+        return bool(data) and isinstance(data[0], Mapping) and _is_row(data[0])
     if isinstance(data, (Tensor, np.ndarray, tuple)):
         return False
-    if type(data).__name__ == "Series":
-        raise TypeError("rows must be a DataFrame, got a Series: frame.iloc[[0]] is one row")
     if isinstance(data, (Rows, Mapping)):
         return True
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _remedy(data: Any) -> str | None:
+    """Return what is no rows but might be meant as rows, with the way to make rows of it."""
+    if isinstance(data, (str, os.PathLike)):
+        return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
+    if type(data).__name__ == "Series":
+        return "a Series: frame.iloc[[0]] is a data frame of one row, frame.iloc[0] is a Series"
+    return None
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    """Return True if a dict is one row, and not the arrays of a batch."""
+    return not any(isinstance(each, (np.ndarray, Tensor)) for each in row.values())
 
 
 class SchemaTraining:
