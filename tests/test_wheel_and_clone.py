@@ -115,6 +115,15 @@ def test_the_core_is_that_of_the_wheel(python: Path, clone: Path) -> None:
     assert shim.exists() == (PACKAGE / "_mpi.so").exists()
 
 
+def test_the_wheel_has_the_command(python: Path, tmp_path: Path) -> None:
+    command = python.with_name("mindspore-rec")
+    done = subprocess.run(
+        [str(command), "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mindspore-rec train clicks.yaml" in done.stdout
+
+
 ZOO = ("-m", "models.wide_deep.train", "--config", "small.yaml")
 EXAMPLE = (
     "examples/dynamic_features/train.py",

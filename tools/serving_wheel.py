@@ -16,7 +16,7 @@ from pathlib import Path
 from wheel.wheelfile import WheelFile
 
 PACKAGE = "mindspore_rec"
-LEFT_OUT = ("train", "compat", "plan", "csrc", "mpi_shim")
+LEFT_OUT = ("train", "compat", "plan", "command", "csrc", "mpi_shim")
 NAME = "mindspore_rec_serving"
 REQUIRES = (
     "numpy<2,>=1.25",
@@ -48,6 +48,8 @@ def is_for_serving(file: str) -> bool:
     """
     package, *folders, name = file.split("/")
     if package != PACKAGE or (folders and folders[0] in LEFT_OUT):
+        return False
+    if not folders and name == "__main__.py":  # of the command, which trains
         return False
     return name.endswith((".py", ".pyi", "py.typed")) or name.startswith("_native.")
 

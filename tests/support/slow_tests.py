@@ -39,6 +39,8 @@ SLOW = (
     "tests/online/test_online_interrupted.py",
     "tests/history/test_history.py",
     "tests/history/test_history_defects.py",
+    "tests/command/test_command_runs.py",
+    "tests/command/test_command_topic.py",
 )
 
 FIRST = (

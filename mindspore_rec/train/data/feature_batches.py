@@ -21,7 +21,7 @@ from mindspore_rec.train.data.event_tables import event_tables
 from mindspore_rec.train.data.insert_func import InsertFunc
 from mindspore_rec.train.parameter.hash_table import HashTable
 
-__all__ = ["FeatureBatches"]
+__all__ = ["FeatureBatches", "stream_batches"]
 
 
 class FeatureBatches(BatchWrapper):
@@ -193,8 +193,13 @@ class FeatureBatches(BatchWrapper):
 
 def _source_of(source: Any) -> BatchSource:
     if isinstance(source, StreamSource):
-        return StreamingDataset(source, _columns_of)
+        return stream_batches(source)
     return batch_source(source, "source")
+
+
+def stream_batches(source: StreamSource) -> StreamingDataset:
+    """Return batches of the raw columns of a stream, as Arrow arrays."""
+    return StreamingDataset(source, _columns_of)
 
 
 def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:

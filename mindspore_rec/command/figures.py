@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of predicted probabilities: over all rows, by group of rows, and by predicted rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mindspore_rec.common.metrics import functional
+
+__all__ = [
+    "BinFigures",
+    "GroupFigures",
+    "base_rate",
+    "by_group",
+    "calibration_bins",
+    "figures_of",
+    "number_figures",
+]
+
+Floats = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class GroupFigures:
+    """Metrics of the rows with one value of a column.
+
+    Attributes:
+        value: the value, as text.
+        rows: number of rows.
+        metrics: metrics as `figures_of` returns them.
+    """
+
+    value: str
+    rows: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class BinFigures:
+    """Predicted and observed rate of the rows whose predictions are in one range.
+
+    Attributes:
+        low: smallest prediction of the range.
+        high: largest prediction of the range.
+        rows: number of rows.
+        predicted: mean prediction.
+        observed: mean label.
+    """
+
+    low: float
+    high: float
+    rows: int
+    predicted: float
+    observed: float
+
+
+def figures_of(
+    label: Floats, prediction: Floats, weight: Floats | None = None, group: Any = None
+) -> dict[str, float]:
+    """Return the metrics of predicted probabilities.
+
+    Args:
+        label: 0 or 1, `[N]`.
+        prediction: probabilities, `[N]`.
+        weight: weight of each row, above 0. Default: every row counts once.
+        group: group of each row, for example a user, `[N]`. Default: none, and no `gauc`.
+
+    Returns:
+        `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` with groups. `gauc`
+        ignores the weights.
+
+    Example:
+        >>> label, prediction = np.array([0, 1, 1, 0.0]), np.array([0.2, 0.6, 0.9, 0.3])
+        >>> {name: round(value, 3) for name, value in figures_of(label, prediction).items()}
+        {'auc': 1.0, 'log_loss': 0.299, 'normalized_entropy': 0.431, 'calibration': 1.0}
+    """
+    positive = label > 0.5
+    weights = np.ones(len(label)) if weight is None else weight.astype(np.float64)
+    loss = functional.example_log_loss(positive, prediction, from_logits=False)
+    mean_loss = float(np.average(loss, weights=weights))
+    rate = base_rate(label, weights)
+    positives = float(weights[positive].sum())
+    predicted = float((weights * prediction).sum())
+    made = {
+        "auc": _auc(positive, prediction, weight),
+        "log_loss": mean_loss,
+        "normalized_entropy": mean_loss / _entropy(rate),
+        "calibration": predicted / positives if positives else float("nan"),
+    }
+    if group is not None:
+        made["gauc"] = functional.gauc(
+            positive, prediction, np.unique(group, return_inverse=True)[1]
+        )
+    return made
+
+
+def number_figures(
+    label: Floats, prediction: Floats, weight: Floats | None = None
+) -> dict[str, float]:
+    """Return the metrics of predicted numbers: `rmse` and `mae`.
+
+    Example:
+        >>> number_figures(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+        {'rmse': 1.4142135623730951, 'mae': 1.0}
+    """
+    error = prediction.astype(np.float64) - label
+    return {
+        "rmse": float(np.sqrt(np.average(error**2, weights=weight))),
+        "mae": float(np.average(np.abs(error), weights=weight)),
+    }
+
+
+def base_rate(label: Floats, weight: Floats | None = None) -> float:
+    """Return the mean label."""
+    return float(np.average(label, weights=weight))
+
+
+def by_group(
+    label: Floats,
+    prediction: Floats,
+    values: npt.NDArray[Any],
+    weight: Floats | None = None,
+    most: int = 20,
+) -> list[GroupFigures]:
+    """Return the metrics of the rows of each value of a column, from the most frequent value on.
+
+    Args:
+        label: as for `figures_of`.
+        prediction: as for `figures_of`.
+        values: value of each row as text, `[N]`.
+        weight: as for `figures_of`.
+        most: largest number of values. Default: 20.
+
+    Example:
+        >>> label, prediction = np.array([0, 1, 1.0]), np.array([0.2, 0.6, 0.9])
+        >>> [(each.value, each.rows) for each in by_group(label, prediction, np.array(list("aab")))]
+        [('a', 2), ('b', 1)]
+    """
+    names, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    groups = []
+    for k in np.argsort(-counts, kind="stable")[:most]:
+        of_value = place == k
+        weights = None if weight is None else weight[of_value]
+        metrics = figures_of(label[of_value], prediction[of_value], weights)
+        groups.append(GroupFigures(str(names[k]), int(counts[k]), metrics))
+    return groups
+
+
+def calibration_bins(
+    label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
+) -> list[BinFigures]:
+    """Return predicted and observed rate by ranges of the prediction with equal numbers of rows.
+
+    Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
+
+    Example:
+        >>> label, prediction = np.array([0, 0, 1, 1.0]), np.array([0.1, 0.2, 0.6, 0.8])
+        >>> [(each.rows, round(each.predicted, 2), each.observed) for each in
+        ...     calibration_bins(label, prediction, bins=2)]
+        [(2, 0.15, 0.0), (2, 0.7, 1.0)]
+    """
+    inner = np.unique(np.quantile(prediction, np.arange(1, bins) / bins, method="lower"))
+    place = np.searchsorted(inner, prediction, side="left")
+    made = []
+    for k in np.unique(place):
+        chosen = place == k
+        weights = None if weight is None else weight[chosen]
+        made.append(
+            BinFigures(
+                float(prediction[chosen].min()),
+                float(prediction[chosen].max()),
+                int(chosen.sum()),
+                float(np.average(prediction[chosen], weights=weights)),
+                float(np.average(label[chosen], weights=weights)),
+            )
+        )
+    return made
+
+
+def _auc(positive: npt.NDArray[np.bool_], score: Floats, weight: Floats | None) -> float:
+    if weight is None:
+        return functional.auc_of_classes(score[positive], score[~positive])
+    order = np.argsort(score, kind="stable")
+    ordered = score[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    weights, positives = weight[order].astype(np.float64), positive[order]
+    sums = [np.add.reduceat(np.where(of, weights, 0.0), first) for of in (positives, ~positives)]
+    return functional.auc_from_counts(*sums)
+
+
+def _entropy(rate: float) -> float:
+    if rate in (0.0, 1.0):
+        return float("nan")
+    return float(-(rate * np.log(rate) + (1 - rate) * np.log1p(-rate)))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `mindspore-rec`: `mindspore-rec --help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's log, before MindSpore is imported
+
+from mindspore_rec.command.options import add_commands
+from mindspore_rec.command.run_folder import write_json
+
+__all__ = ["main"]
+
+_DESCRIPTION = """\
+Trains a recommendation model on your table, and evaluates, explains, tunes and serves the model.
+One YAML file describes the data, the model and the training; `init` proposes it."""
+_EPILOG = """\
+example:
+  mindspore-rec init clicks.parquet --label clicked --time ts > clicks.yaml
+  mindspore-rec train clicks.yaml
+  mindspore-rec predict clicks.yaml new.parquet -o scores.parquet
+  mindspore-rec serve clicks.yaml --port 8000"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code.
+
+    Codes are 0, 1 after wrong input, 2 for wrong options, 130 after Ctrl-C, and 141 if nobody reads
+    the output any more.
+    """
+    parser = argparse.ArgumentParser(
+        prog="mindspore-rec",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_commands(parser)
+    options, further = parser.parse_known_args(arguments)
+    if further and not options.takes_further:
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
+    options.further = further
+    try:
+        _check_json(options.json)
+        result = options.run(options)
+        if options.json is not None and result is not None:
+            write_json(options.json, result.figures)
+        return 0 if result is None else result.code
+    except BrokenPipeError:  # the reader has ended, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ArithmeticError, ImportError, LookupError, OSError, TypeError, ValueError) as error:
+        if options.traceback:
+            raise
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _check_json(path: Path | None) -> None:
+    """Check the path of `--json` before hours of training."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ValueError(f"--json {path}: there is no folder {path.parent}")
+
+
+def _sentence(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = " ".join(str(error.args[0] if isinstance(error, KeyError) else error).split())
+    return text or type(error).__name__

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train on a topic: deltas for predictors, and metrics of each batch before its step."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.command.fitting import close_tables, new_model
+from mindspore_rec.command.opened import one_batch, rows_of
+from mindspore_rec.command.options import Result
+from mindspore_rec.command.run_folder import RunFolder, write_json
+from mindspore_rec.command.settings import KafkaSettings, Settings
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.stream.kafka_source import KafkaSource
+from mindspore_rec.common.stream.stop import StopWhen
+from mindspore_rec.train.callbacks.curves import Curves
+from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
+from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
+from mindspore_rec.train.data.feature_batches import stream_batches
+from mindspore_rec.train.data.schema_batches import SchemaBatches
+from mindspore_rec.train.graph.mode import prepare_process
+
+__all__ = ["train_online"]
+
+_FIT_ROWS = 200_000
+
+
+def train_online(
+    settings: Settings,
+    kafka: KafkaSettings,
+    schema: Schema,
+    folder: RunFolder,
+    options: argparse.Namespace,
+) -> Result:
+    """Train until Ctrl-C, `--max-steps` or `--idle-seconds`.
+
+    Raises:
+        ValueError: the topic does not exist, or numbers have no rows from which scales learn.
+    """
+    train = settings.train
+    prepare_process(train.seed)
+    _fit(settings, kafka, schema)
+    model = new_model(settings, schema)
+    stop = None if options.idle_seconds is None else StopWhen(idle_seconds=options.idle_seconds)
+    source = KafkaSource(
+        kafka.servers,
+        kafka.topic,
+        _arrow_schema(kafka),
+        format=kafka.format,
+        batch_size=train.batch_size,
+        stop=stop,
+    )
+    stream = SchemaBatches(stream_batches(source), schema)
+    validation = ProgressiveValidation(model)
+    curves = Curves(folder.events_if_possible())
+    checkpoint = RecCheckpoint(
+        folder.checkpoints,
+        every_seconds=train.checkpoint_seconds,
+        delta_every_seconds=train.delta_seconds,
+        states={**model.states, "validation": validation},
+        publication=model.publication,
+    )
+    if options.resume:
+        checkpoint.restore(model, stream)
+    folder.is_online.touch()
+    summary = model.online_train(
+        stream, [validation, curves, checkpoint], max_steps=options.max_steps
+    )
+    figures: dict[str, Any] = {
+        "training": {
+            **summary.to_json(),
+            "curve": curves.points,
+            "evaluations": curves.evaluations,
+        },
+        "run": str(folder.path),
+        "progressive": validation.figures() if validation.rows else None,
+    }
+    write_json(folder.metrics, figures)
+    close_tables(model)
+    print(f"checkpoints: {folder.checkpoints}\n--resume continues the training", file=sys.stderr)
+    return Result(figures)
+
+
+def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
+    """Let the scales of numbers learn from a file, because a topic has no sample."""
+    if schema.is_fitted:
+        return
+    if kafka.sample is None:
+        numbers = ", ".join(schema.numbers)
+        raise ValueError(
+            f"'source.kafka.sample' must name a file with rows from which the scales of {numbers} "
+            "learn; columns with the transform none learn nothing"
+        )
+    rows = rows_of(kafka.sample, settings, None)
+    schema.fit(one_batch(rows.sample(_FIT_ROWS, seed=0)))
+
+
+def _arrow_schema(kafka: KafkaSettings) -> pa.Schema | None:
+    """Return the columns and types of messages; None: as in the first Arrow message."""
+    if not kafka.types:
+        return None
+    fields = []
+    for name, text in kafka.types.items():
+        try:
+            fields.append((name, pa.type_for_alias(text)))
+        except ValueError as error:
+            raise ValueError(
+                f"'source.kafka.types.{name}' must be an Arrow type such as string, int64 or "
+                f"float64, got {text!r}"
+            ) from error
+    return pa.schema(fields)

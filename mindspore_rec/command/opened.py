@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open the rows of a YAML file: training, validation and test rows, and rows to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.command.settings import KafkaSource, Settings
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.read import read
+from mindspore_rec.common.data.rows import Rows
+
+__all__ = [
+    "Parts",
+    "id_columns",
+    "one_batch",
+    "open_parts",
+    "rows_of",
+    "rows_to_predict",
+    "schema_of",
+]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows of a YAML file.
+
+    Attributes:
+        train: training rows, with thinned negatives if the YAML says so.
+        whole_train: all training rows.
+        valid: validation rows, or None.
+        test: test rows, or None.
+    """
+
+    train: Rows
+    whole_train: Rows
+    valid: Rows | None
+    test: Rows | None
+
+
+def schema_of(settings: Settings) -> Schema:
+    """Return the schema of the columns.
+
+    Raises:
+        ValueError: a column is wrong, there is no label, or no column to learn from.
+    """
+    described = {"columns": settings.columns, "embedding_dim": settings.embedding_dim}
+    schema = Schema.from_description(described)
+    if not schema.labels:
+        raise ValueError("'columns' must have a column of kind label, the value to predict")
+    return schema
+
+
+def rows_of(
+    source: str | tuple[str, ...], settings: Settings, schema: Schema | None, thinned: bool = False
+) -> Rows:
+    """Return rows.
+
+    Args:
+        source: paths of the rows.
+        settings: settings of the YAML file.
+        schema: description of the rows, which are checked and have its columns only; or None.
+        thinned: whether the negatives are thinned. Default: False.
+    """
+    paths = list(source) if isinstance(source, tuple) else source
+    return read(
+        paths,
+        schema,
+        format=settings.csv,
+        bad_rows=settings.bad_rows,
+        sample=settings.sample if thinned else None,
+    )
+
+
+def open_parts(settings: Settings, schema: Schema) -> Parts:
+    """Return training, validation and test rows.
+
+    Raises:
+        ValueError: there are no rows, or rows do not fit the schema.
+    """
+    assert not isinstance(settings.source, KafkaSource)
+    split = settings.split
+    whole = rows_of(settings.source, settings, schema)
+    thinned = whole
+    if settings.sample is not None:
+        thinned = rows_of(settings.source, settings, schema, thinned=True)
+    train = _divided(thinned, settings, schema)[0]
+    whole_train, *others = _divided(whole, settings, schema)
+    made: list[Rows | None] = []
+    for share, paths in zip(split.shares()[1:], (split.valid, split.test), strict=True):
+        if isinstance(paths, (str, tuple)):
+            made.append(rows_of(paths, settings, schema))
+        else:
+            made.append(others.pop(0) if share > 0 else None)
+    return Parts(train, whole_train, *made)
+
+
+def _divided(rows: Rows, settings: Settings, schema: Schema) -> tuple[Rows, ...]:
+    """Return the parts of the rows whose shares are above 0."""
+    split = settings.split
+    shares = [share for share in split.shares() if share > 0]
+    if len(shares) == 1 and shares[0] > 1 - 1e-9:
+        return (rows,)
+    by = split.by or ("random" if schema.time is None else "time")
+    if by == "time":
+        if schema.time is None:
+            raise ValueError("'split.by' is time, but no column is of kind time")
+        return rows.split_by_time(*shares)
+    return rows.split(*shares, seed=split.seed)
+
+
+def id_columns(schema: Schema) -> list[str]:
+    """Return the names of the columns that identify a row: label, time and group."""
+    kinds = ("label", "time", "group")
+    group = schema.group
+    return [each.name for each in schema.columns if each.kind in kinds or each is group]
+
+
+def rows_to_predict(
+    source: str, settings: Settings, schema: Schema, keep: Sequence[str], must_keep: bool
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a source with the columns that the network reads, and `keep`.
+
+    Args:
+        source: path of the rows, which need no label.
+        settings: settings of the YAML file.
+        schema: description of the rows.
+        keep: names of further columns.
+        must_keep: whether a source without one of `keep` is an error.
+
+    Raises:
+        ValueError: a column is missing.
+    """
+    rows = rows_of(source, settings, None)
+    names = [each.name for each in schema.features]
+    names += [name for name in keep if must_keep or name in rows.names]
+    return iter(rows.select(list(dict.fromkeys(names))))
+
+
+def one_batch(rows: Any) -> pa.RecordBatch:
+    """Return rows as one record batch."""
+    return rows if isinstance(rows, pa.RecordBatch) else to_record_batch(rows)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of each command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Result", "add_commands"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a command.
+
+    Attributes:
+        figures: JSON values, which `--json` writes.
+        code: exit code. Default: 0.
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    code: int = 0
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Add a parser for each command."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (
+        _add_init,
+        _add_train,
+        _add_eval,
+        _add_predict,
+        _add_explain,
+        _add_tune,
+        _add_serve,
+    ):
+        add(commands)
+
+
+def _added(
+    commands: Any, name: str, module: str, about: str, example: str, further: bool = False
+) -> argparse.ArgumentParser:
+    """Return the parser of a new command, with the options of every command.
+
+    Args:
+        commands: what `add_subparsers` returned.
+        name: name of the command.
+        module: module of this folder with the function `run`, imported when the command runs.
+        about: description.
+        example: a command line.
+        further: whether the command accepts options that its parser does not know.
+    """
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about.partition(". ")[0].rstrip("."),
+        description=about,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--json", type=Path, metavar="PATH", help="write the result to PATH as JSON")
+    made.add_argument(
+        "--traceback", action="store_true", help="show where in the program an error was raised"
+    )
+    made.set_defaults(run=_runner(module), takes_further=further)
+    return made
+
+
+def _runner(module: str) -> Callable[[argparse.Namespace], Result | None]:
+    def run(options: argparse.Namespace) -> Result | None:
+        command = importlib.import_module(f"mindspore_rec.command.{module}")
+        result: Result | None = command.run(options)
+        return result
+
+    return run
+
+
+def _add_yaml(made: argparse.ArgumentParser) -> None:
+    made.add_argument("yaml", type=Path, help="the YAML file")
+    made.add_argument(
+        "--run",
+        dest="run_dir",
+        type=Path,
+        metavar="DIR",
+        help="directory of the run; default: NAME.run beside NAME.yaml",
+    )
+
+
+def _add_init(commands: Any) -> None:
+    made = _added(
+        commands,
+        "init",
+        "init",
+        "Look at a table and print a YAML file with a proposed description of its columns.",
+        "mindspore-rec init clicks.parquet --label clicked --time ts > clicks.yaml",
+    )
+    made.add_argument("source", nargs="?", help="path, glob, folder or URL of the table")
+    made.add_argument("--label", help="column to predict; several labels with commas between them")
+    made.add_argument("--time", help="column with the time of the event")
+    made.add_argument("--group", help="column of groups, such as users, for metrics by group")
+    made.add_argument("--weight", help="column with the weight of each row")
+    made.add_argument("--ignore", default="", help="columns to ignore, with commas between them")
+    made.add_argument(
+        "--rows", type=_least_one, default=100_000, help="rows to look at; default: %(default)s"
+    )
+    made.add_argument(
+        "--json-schema",
+        action="store_true",
+        help="print the JSON Schema of the YAML file, with which editors complete keys",
+    )
+
+
+def _add_train(commands: Any) -> None:
+    made = _added(
+        commands,
+        "train",
+        "train",
+        "Train a model. The run directory gets the model, a report page, metrics and events for "
+        "TensorBoard. If the source is a topic, train online until Ctrl-C.",
+        "mindspore-rec train clicks.yaml --model deepfm --epochs 2",
+    )
+    _add_yaml(made)
+    made.add_argument(
+        "--model", metavar="NAME", help="network with its default settings, instead of the YAML's"
+    )
+    made.add_argument("--epochs", type=_least_one, help="passes, instead of the YAML's")
+    made.add_argument("--workers", type=_least_one, help="processes, instead of the YAML's")
+    made.add_argument("--seed", type=int, help="seed, instead of the YAML's")
+    made.add_argument("--max-steps", type=_least_one, metavar="N", help="end after N steps")
+    made.add_argument(
+        "--idle-seconds",
+        type=float,
+        metavar="S",
+        help="end if the topic has had no new row for S seconds; default: train until Ctrl-C",
+    )
+    made.add_argument(
+        "--resume", action="store_true", help="continue a training that was interrupted"
+    )
+    made.add_argument("--overwrite", action="store_true", help="replace an earlier training")
+    made.add_argument(
+        "--no-baseline", action="store_true", help="do not train a linear model to compare"
+    )
+
+
+def _add_eval(commands: Any) -> None:
+    made = _added(
+        commands,
+        "eval",
+        "evaluate",
+        "Compute the metrics of the trained model, also by group, and a calibration table.",
+        "mindspore-rec eval clicks.yaml",
+    )
+    _add_yaml(made)
+    made.add_argument(
+        "rows", nargs="?", help="other rows with labels; default: the test rows of the YAML"
+    )
+
+
+def _add_predict(commands: Any) -> None:
+    made = _added(
+        commands,
+        "predict",
+        "predict",
+        "Predict rows of any number, and write the predictions beside label, time and group.",
+        "mindspore-rec predict clicks.yaml new.parquet -o scores.parquet --keep user,item",
+    )
+    _add_yaml(made)
+    made.add_argument("rows", help="path, glob, folder or URL of the rows; no label is needed")
+    made.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="PATH", help="a .parquet or .csv file"
+    )
+    made.add_argument("--keep", metavar="A,B", help="columns beside the predictions")
+
+
+def _add_explain(commands: Any) -> None:
+    made = _added(
+        commands,
+        "explain",
+        "explain",
+        "Show what the model reads: importance of columns by permutation, and surprising rows.",
+        "mindspore-rec explain clicks.yaml --nearest item=sofa-2",
+    )
+    _add_yaml(made)
+    made.add_argument(
+        "--rows", type=_least_one, default=20_000, help="test rows to read; default: %(default)s"
+    )
+    made.add_argument(
+        "--nearest", metavar="COLUMN=ID", help="show the ids whose rows are nearest to an id's row"
+    )
+    made.add_argument("--seed", type=int, default=0, help="of the sample; default: %(default)s")
+
+
+def _add_tune(commands: Any) -> None:
+    made = _added(
+        commands,
+        "tune",
+        "tune",
+        "Search for better settings by Optuna. A second call continues the search.",
+        "mindspore-rec tune clicks.yaml --trials 30",
+    )
+    _add_yaml(made)
+    made.add_argument(
+        "--trials", type=_least_one, default=30, help="trials in all; default: %(default)s"
+    )
+    made.add_argument("--epochs", type=_least_one, help="passes of a trial, instead of the YAML's")
+    made.add_argument("--seed", type=int, default=0, help="of the search; default: %(default)s")
+
+
+def _add_serve(commands: Any) -> None:
+    made = _added(
+        commands,
+        "serve",
+        "serve",
+        "Answer requests of raw columns with probabilities. All options of "
+        "`python -m mindspore_rec.serving --help` can be added.",
+        "mindspore-rec serve clicks.yaml --port 8000",
+        further=True,
+    )
+    _add_yaml(made)
+    made.add_argument("--port", type=int, required=True, help="0: any that is free")
+
+
+def _least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text!r}")
+    return int(text)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of a run: where each command finds what an earlier command wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.parallel.group import worker_group
+
+__all__ = ["RunFolder", "read_json", "write_json"]
+
+
+class RunFolder:
+    """Directory of a run.
+
+    Args:
+        yaml_path: path of the YAML file.
+        run_dir: value of `--run`. Default: None, the YAML's path with the ending `.run`.
+
+    Attributes:
+        path: the directory.
+
+    Example:
+        >>> RunFolder(Path("data/clicks.yaml")).model.as_posix()
+        'data/clicks.run/model'
+    """
+
+    def __init__(self, yaml_path: Path, run_dir: Path | None = None) -> None:
+        self._yaml_path = yaml_path
+        self.path = yaml_path.with_suffix(".run") if run_dir is None else run_dir
+
+    @property
+    def model(self) -> Path:
+        """The trained model, as `RecModel.save` writes it."""
+        return self.path / "model"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints and deltas of the training, as `RecCheckpoint` writes them."""
+        return self.path / "checkpoints"
+
+    @property
+    def events(self) -> Path:
+        """Events for TensorBoard."""
+        return self.path / "events"
+
+    def events_if_possible(self) -> Path | None:
+        """Return the directory of events; None without tensorboardX, or on a further worker."""
+        if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
+            return None
+        return self.events
+
+    @property
+    def report(self) -> Path:
+        """The report page."""
+        return self.path / "report.html"
+
+    @property
+    def metrics(self) -> Path:
+        """Metrics of the training as JSON."""
+        return self.path / "metrics.json"
+
+    @property
+    def training(self) -> Path:
+        """Steps, curve and evaluations of the training as JSON."""
+        return self.path / "training.json"
+
+    @property
+    def settings(self) -> Path:
+        """Copy of the YAML file of the training."""
+        return self.path / "settings.yaml"
+
+    @property
+    def study(self) -> Path:
+        """Trials of `tune`, as Optuna's journal."""
+        return self.path / "tune.journal"
+
+    @property
+    def is_online(self) -> Path:
+        """File that shows that the training is on a topic, whose newest checkpoint is the model."""
+        return self.path / "online"
+
+    @property
+    def best_settings(self) -> Path:
+        """YAML file with the best settings of `tune`; beside the YAML, where its paths begin."""
+        return self._yaml_path.with_suffix(".tuned.yaml")
+
+    def begin(self, resume: bool, overwrite: bool) -> None:
+        """Make the directory for a training.
+
+        Raises:
+            ValueError: a training has written to the directory, and neither `resume` nor
+                `overwrite` is set; or there is nothing to resume.
+        """
+        if overwrite:
+            for path in (self.model, self.checkpoints, self.events):
+                shutil.rmtree(path, ignore_errors=True)
+            for path in (
+                *(self.report, self.metrics, self.training),
+                *(self.settings, self.is_online),
+            ):
+                path.unlink(missing_ok=True)
+        elif resume:
+            if not self.checkpoints.is_dir():
+                raise ValueError(f"{self.path} has no training to resume: leave --resume out")
+        elif self.checkpoints.is_dir() or self.model.is_dir():
+            raise ValueError(
+                f"{self.path} has a training: --resume continues it, --overwrite replaces it, "
+                "--run names another directory"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def trained(self) -> Path:
+        """Return the directory of the trained model; of a training on a topic, its checkpoints.
+
+        Raises:
+            ValueError: there is no trained model.
+        """
+        if self.model.is_dir():
+            return self.model
+        if self.is_online.exists():
+            return self.checkpoints
+        raise ValueError(
+            f"{self.path} has no trained model: run `mindspore-rec train` with this YAML first"
+        )
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a file that `write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON; the file appears whole or not at all.
+
+    Raises:
+        ValueError: the file cannot be written.
+    """
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a YAML file: source, columns, split, model and training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mindspore_rec.command.strict import SettingsError, from_mapping
+from mindspore_rec.command.yaml_text import read_yaml
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.data.settings import BadRows, CsvFormat, Sample
+
+__all__ = [
+    "EarlyStoppingSettings",
+    "KafkaSettings",
+    "KafkaSource",
+    "ModelSettings",
+    "Settings",
+    "SplitSettings",
+    "TrainSettings",
+    "read_settings",
+    "settings_of",
+]
+
+Paths = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """Topic of a Kafka broker.
+
+    Args:
+        servers: addresses of brokers, as in 'localhost:9092'.
+        topic: name of the topic.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
+            Default: 'arrow'.
+        types: Arrow type of each column, as in `{user: string, price: float64}`. Needed for 'json'
+            and 'tsv'.
+        sample: file with rows, from which the scales of numbers learn before the training. Needed
+            if there are numbers.
+    """
+
+    servers: str
+    topic: str
+    format: Literal["arrow", "json", "tsv"] = "arrow"
+    types: Mapping[str, str] = field(default_factory=dict)
+    sample: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format != "arrow" and not self.types:
+            raise ValueError(f"types must be given for messages of {self.format}")
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Source of rows that is a topic.
+
+    Args:
+        kafka: the topic.
+    """
+
+    kafka: KafkaSettings
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """Division of the rows into training, validation and test rows.
+
+    Args:
+        by: 'time', by the column of kind time: the last rows are test rows; or 'random', by a hash
+            of the row's place. Default: 'time' if there is a column of kind time, else 'random'.
+        train: share of the source's rows for training, in (0, 1). Default: what the others leave.
+        valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
+        test: share of the source's rows for tests, in [0, 1), or other files. Default: what the
+            others leave, or 0.1.
+        seed: seed of a random division. Default: 0.
+    """
+
+    by: Literal["time", "random"] | None = None
+    train: float | None = None
+    valid: float | str | tuple[str, ...] | None = None
+    test: float | str | tuple[str, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            share = getattr(self, name)
+            if isinstance(share, float):
+                check_number(name, share, low=0, high=1)
+        train, valid, test = self.shares()
+        if train <= 0:
+            raise ValueError("the shares leave no row for training: they must add up to 1")
+        if train + valid + test > 1 + 1e-9:
+            total = train + valid + test
+            raise ValueError(f"the shares must add up to at most 1, got {total:g}")
+
+    def shares(self) -> tuple[float, float, float]:
+        """Return the shares of training, validation and test rows in the source's rows.
+
+        Example:
+            >>> SplitSettings(train=0.75).shares()
+            (0.75, 0.1, 0.15)
+            >>> SplitSettings(valid="may.parquet", test="june.parquet").shares()
+            (1.0, 0.0, 0.0)
+        """
+        valid = 0.1 if self.valid is None else self.valid
+        valid = valid if isinstance(valid, float) else 0.0
+        if isinstance(self.test, (str, tuple)):
+            test = 0.0
+        elif self.test is not None:
+            test = self.test
+        else:
+            test = 0.1 if self.train is None else max(0.0, round(1 - self.train - valid, 9))
+        train = round(1 - valid - test, 9) if self.train is None else self.train
+        return train, valid, test
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Network.
+
+    Args:
+        name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
+        settings: further arguments of the network, beside the name in the file.
+    """
+
+    name: str = "dcn_v2"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlyStoppingSettings:
+    """End of the training when a metric of the validation rows has stopped improving.
+
+    Args:
+        metric: 'auc', 'log_loss' or 'rmse', with a point and the label's name if there are several
+            labels. Default: 'auc' of the first label, or 'rmse' if that label is a number.
+        patience: number of successive evaluations without improvement, at least 1. Default: 2.
+    """
+
+    metric: str | None = None
+    patience: int = 2
+
+    def __post_init__(self) -> None:
+        check_int("patience", self.patience, 1, 1 << 30)
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Training.
+
+    Args:
+        epochs: largest number of passes over the training rows, at least 1. Default: 3.
+        batch_size: number of rows of a step, at least 1. Default: 1024.
+        learning_rate: learning rate of Adam, above 0. Default: 0.003.
+        seed: seed of first values, dropout and order of rows. Default: 0.
+        workers: number of processes that train together, at least 1. Default: 1.
+        evaluations: evaluations in an epoch, at least 1. Default: 1.
+        early_stopping: false trains all epochs. Default: true.
+        checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
+            0. Default: 300.
+        delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
+    """
+
+    epochs: int = 3
+    batch_size: int = 1024
+    learning_rate: float = 0.003
+    seed: int = 0
+    workers: int = 1
+    evaluations: int = 1
+    early_stopping: EarlyStoppingSettings | bool = True
+    checkpoint_seconds: float = 300.0
+    delta_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "workers", "evaluations"):
+            check_int(name, getattr(self, name), 1, 1 << 30)
+        check_int("seed", self.seed, 0, (1 << 31) - 1)
+        for name in ("learning_rate", "checkpoint_seconds", "delta_seconds"):
+            check_number(name, getattr(self, name), low=0, low_open=True)
+
+    @property
+    def stopping(self) -> EarlyStoppingSettings | None:
+        """Settings of the early stop; None if all epochs are trained."""
+        if isinstance(self.early_stopping, bool):
+            return EarlyStoppingSettings() if self.early_stopping else None
+        return self.early_stopping
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One YAML file: the data, the network and the training.
+
+    Args:
+        source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
+            folder of the YAML file.
+        columns: each column of the source that is read, with its kind or its settings.
+        embedding_dim: length of an embedding vector, at least 1. Default: 16.
+        csv: form of the text, if the source is CSV.
+        bad_rows: what happens to rows that cannot be read.
+        sample: thinning of the training rows. Default: none.
+        split: division into training, validation and test rows.
+        model: the network, with its settings.
+        train: the training.
+    """
+
+    source: str | tuple[str, ...] | KafkaSource
+    columns: Mapping[str, Any]
+    embedding_dim: int = 16
+    csv: CsvFormat | None = None
+    bad_rows: BadRows | None = None
+    sample: Sample | None = None
+    split: SplitSettings = SplitSettings()
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+
+    def __post_init__(self) -> None:
+        check_int("embedding_dim", self.embedding_dim, 1, 8192)
+        if not self.columns:
+            raise SettingsError("'columns' must name at least a label and a column to learn from")
+
+    def with_train(self, **changes: Any) -> Settings:
+        """Return the settings with changes of `train`; a change to None changes nothing."""
+        set_values = {name: value for name, value in changes.items() if value is not None}
+        return dataclasses.replace(self, train=dataclasses.replace(self.train, **set_values))
+
+
+def settings_of(document: Any) -> Settings:
+    """Return the settings in a YAML document.
+
+    Raises:
+        SettingsError: a key is unknown or missing, or a value is illegal.
+
+    Example:
+        >>> columns = {"user": "category", "clicked": "label"}
+        >>> settings_of({"source": "a.csv", "columns": columns, "model": "deepfm"}).model
+        ModelSettings(name='deepfm', settings={})
+    """
+    if not isinstance(document, Mapping):
+        raise SettingsError("the file must be a mapping with the keys source and columns")
+    values = dict(document)
+    if "model" in values:
+        values["model"] = _model(values["model"])
+    return from_mapping(Settings, values)
+
+
+def _model(value: Any) -> ModelSettings:
+    if isinstance(value, str):
+        return ModelSettings(value)
+    if not isinstance(value, Mapping):
+        raise SettingsError(
+            f"'model' must be a name, or a mapping with the key name, got {value!r}"
+        )
+    settings = {key: each for key, each in value.items() if key != "name"}
+    for key in settings:
+        if not isinstance(key, str):
+            raise SettingsError(f"'model.{key}' is not known: keys must be names of settings")
+    name = value.get("name", ModelSettings.name)
+    if not isinstance(name, str):
+        raise SettingsError(f"'model.name' must be a text, got {name!r}")
+    return ModelSettings(name, settings)
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings in a YAML file, with sources relative to the file's folder.
+
+    Raises:
+        ValueError: the file cannot be read, or `settings_of` refuses it. The message names the
+            file.
+    """
+    document = read_yaml(path)
+    try:
+        settings = settings_of(document)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    folder = path.parent
+    source, split = settings.source, settings.split
+    return dataclasses.replace(
+        settings,
+        source=_source_beside(folder, source),
+        split=dataclasses.replace(
+            split,
+            valid=_beside(folder, split.valid),
+            test=_beside(folder, split.test),
+        ),
+    )
+
+
+def _source_beside(folder: Path, source: Any) -> Any:
+    if not isinstance(source, KafkaSource):
+        return _beside(folder, source)
+    sample = _beside(folder, source.kafka.sample)
+    return KafkaSource(dataclasses.replace(source.kafka, sample=sample))
+
+
+def _beside(folder: Path, paths: Any) -> Any:
+    """Return paths as seen from the present directory; URLs and shares stay as they are."""
+    if isinstance(paths, tuple):
+        return tuple(_beside(folder, each) for each in paths)
+    if not isinstance(paths, str) or "://" in paths:
+        return paths
+    return str(folder / paths)

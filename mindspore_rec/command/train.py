@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mindspore-rec train`: train, save, evaluate beside baselines, and write the report."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+from typing import Any
+
+from mindspore_rec.command.evaluation import (
+    Table,
+    metric_table,
+    score,
+    tables_of_scores,
+    task_figures,
+    weights_of,
+)
+from mindspore_rec.command.figures import base_rate
+from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
+from mindspore_rec.command.options import Result
+from mindspore_rec.command.report import Report, write_report
+from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
+from mindspore_rec.command.settings import KafkaSource, ModelSettings, Settings, read_settings
+from mindspore_rec.command.text import text_table
+from mindspore_rec.command.trained import loaded
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.parallel.group import worker_group
+
+__all__ = ["run"]
+
+_LINEAR = "logistic_regression"
+_SAMPLE = 100_000  # training rows for the base rate
+_WORKER = "MINDSPORE_REC_COMMAND_WORKER"
+
+
+def run(options: argparse.Namespace) -> Result:
+    """Train."""
+    settings = _changed(read_settings(options.yaml), options)
+    schema = schema_of(settings)
+    folder = RunFolder(options.yaml, options.run_dir)
+    is_worker = _WORKER in os.environ
+    if not is_worker:
+        _check_model(settings, schema)
+        folder.begin(options.resume, options.overwrite)
+        shutil.copyfile(options.yaml, folder.settings)
+    if isinstance(settings.source, KafkaSource):
+        from mindspore_rec.command.online import train_online
+
+        return train_online(settings, settings.source.kafka, schema, folder, options)
+    if settings.train.workers > 1 and not is_worker:
+        code = _launch(settings.train.workers, options)
+        if code:
+            return Result(code=code)
+        training = read_json(folder.training)
+    else:
+        training = _train(settings, schema, folder, options)
+        if is_worker:
+            return Result()
+    if training["interrupted"]:
+        print("interrupted: --resume continues the training", file=sys.stderr)
+        return Result(training, code=130)
+    return Result(_finish(settings, schema, folder, options, training))
+
+
+def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
+    """Return the settings with the changes of the command line."""
+    if options.model is not None and options.model != settings.model.name:
+        settings = dataclasses.replace(settings, model=ModelSettings(options.model))
+    return settings.with_train(epochs=options.epochs, workers=options.workers, seed=options.seed)
+
+
+def _check_model(settings: Settings, schema: Schema) -> None:
+    """Check the network and its settings before the directory is made and workers start."""
+    from mindspore_rec.command.fitting import close_tables, new_model
+
+    close_tables(new_model(settings, schema))
+
+
+def _launch(workers: int, options: argparse.Namespace) -> int:
+    """Train on several workers, which run this command again; return the exit code."""
+    from mindspore_rec.common.launch.job import run as run_job
+    from mindspore_rec.common.launch.mpirun import Job
+
+    program = ["-m", "mindspore_rec", "train", str(options.yaml), "--workers", str(workers)]
+    for name in ("model", "epochs", "seed", "max_steps"):
+        value = getattr(options, name)
+        if value is not None:
+            program += [f"--{name.replace('_', '-')}", str(value)]
+    if options.run_dir is not None:
+        program += ["--run", str(options.run_dir)]
+    if options.resume:
+        program.append("--resume")
+    if options.traceback:
+        program.append("--traceback")
+    os.environ[_WORKER] = "1"
+    try:
+        return run_job(Job(workers, tuple(program))).code
+    finally:
+        del os.environ[_WORKER]
+
+
+def _train(
+    settings: Settings, schema: Schema, folder: RunFolder, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Train and save the model; return the figures of the training as JSON values."""
+    from mindspore_rec.command.fitting import Place, close_tables, fit
+
+    parts = open_parts(settings, schema)
+    place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
+    fitted = fit(settings, schema, parts, place, options.max_steps)
+    summary = fitted.summary
+    if not summary.interrupted:
+        fitted.model.save(folder.model, overwrite=True)
+    training = {
+        **summary.to_json(),
+        "curve": fitted.curves.points,
+        "evaluations": fitted.curves.evaluations,
+    }
+    if worker_group().rank == 0:
+        write_json(folder.training, training)
+    close_tables(fitted.model)
+    return training
+
+
+def _finish(
+    settings: Settings,
+    schema: Schema,
+    folder: RunFolder,
+    options: argparse.Namespace,
+    training: dict[str, Any],
+) -> dict[str, Any]:
+    """Evaluate the saved model beside baselines, and write report and metrics."""
+    model = loaded(folder)
+    parts = open_parts(settings, schema)
+    figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
+    tables: dict[str, Table] = {}
+    if parts.test is not None:
+        scored = score(model.predict, model.schema, parts.test)
+        of_models = {settings.model.name: task_figures(schema, scored)}
+        if options.no_baseline:
+            pass
+        elif settings.model.name != _LINEAR and len(schema.labels) == 1:
+            kind = "logistic" if schema.labels[0].binary else "linear"
+            of_models[f"{kind} regression"] = _linear_figures(settings, schema, parts)
+        rates = _base_rates(schema, parts)
+        of_models["base rate"] = task_figures(schema, scored.constant(rates))
+        heading = f"Test rows: {len(scored.label):,}"
+        tables = {heading: metric_table(of_models), **tables_of_scores(schema, scored)}
+        print(f"{heading}\n{text_table(*tables[heading])}")
+        figures["test"] = {"rows": len(scored.label), "metrics": of_models}
+    write_json(folder.metrics, figures)
+    seconds = training["seconds"]
+    summary = (
+        f"{training['steps']:,} steps, {training['samples']:,} rows and "
+        f"{training['epochs']} epochs in {seconds:.1f} s. {training['stop_reason']}"
+    )
+    page = Report(
+        f"{settings.model.name} on {options.yaml.stem}",
+        summary.strip(),
+        tables,
+        _curves(training),
+        folder.settings.read_text(encoding="utf-8"),
+    )
+    write_report(folder.report, page)
+    print(f"model: {folder.model}\nreport: {folder.report}")
+    return figures
+
+
+def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
+    """Return the test metrics of logistic regression that is trained in the same way."""
+    from mindspore_rec.command.fitting import Place, close_tables, fit
+
+    print("training a linear model to compare", file=sys.stderr)
+    linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR))
+    fitted = fit(linear, schema, parts, Place(), progress=False)
+    assert parts.test is not None
+    figures = task_figures(schema, score(fitted.model.predict, schema, parts.test))
+    close_tables(fitted.model)
+    return figures
+
+
+def _base_rates(schema: Schema, parts: Parts) -> list[float]:
+    """Return the mean of each label in a sample of the training rows."""
+    rows = one_batch(parts.whole_train.sample(_SAMPLE, seed=0))
+    labels, weight = schema.labels_of(rows), weights_of(schema, rows)
+    return [base_rate(labels[:, k], weight) for k in range(labels.shape[1])]
+
+
+def _curves(training: dict[str, Any]) -> dict[str, Any]:
+    """Return the lines of the report's pictures, by heading."""
+    curves: dict[str, Any] = {
+        "loss": {"training": [(step, loss) for step, loss, _ in training["curve"]]}
+    }
+    for step, metrics in training["evaluations"]:
+        for name, value in metrics.items():
+            curves.setdefault(name, {}).setdefault("validation", []).append((step, value))
+    speed = [(step, each) for step, _, each in training["curve"]]
+    return {**curves, "samples per second": {"training": speed}}

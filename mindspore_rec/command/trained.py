@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trained model of a run directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.command.run_folder import RunFolder
+from mindspore_rec.common.columns.schema.layout import Field
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.graph.mode import prepare_process
+from mindspore_rec.train.loop.saved_model import load
+from mindspore_rec.train.models.field_rows import rows_of_field
+
+__all__ = ["Trained", "loaded"]
+
+
+class Trained:
+    """A trained model.
+
+    Args:
+        path: directory of the model, or of checkpoints of a training.
+
+    Attributes:
+        schema: description of the columns, with what the scales have learned.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        prepare_process(seed=0)
+        self._model = load(Path(path))
+        schema = self._model.schema
+        assert schema is not None  # `load` makes the network from it
+        self.schema: Schema = schema
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """Return probabilities or numbers, `[N]` or `[N, T]`."""
+        made: np.ndarray = self._model.predict(rows)
+        return made
+
+    def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:
+        """Return the rows of keys of a field, `[N, dim]`."""
+        return rows_of_field(self._model.predict_network, field, keys)
+
+
+def loaded(folder: RunFolder) -> Trained:
+    """Return the trained model; of a training on a topic, its newest state.
+
+    Raises:
+        ValueError: there is no trained model, or a file is damaged.
+    """
+    return Trained(folder.trained())

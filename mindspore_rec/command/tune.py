@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mindspore-rec tune`: search for better settings by Optuna."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mindspore_rec.command.opened import open_parts, schema_of
+from mindspore_rec.command.options import Result
+from mindspore_rec.command.run_folder import RunFolder
+from mindspore_rec.command.settings import (
+    KafkaSource,
+    Settings,
+    read_settings,
+)
+from mindspore_rec.command.text import text_table
+from mindspore_rec.command.tune_space import changed, present, suggested
+from mindspore_rec.command.yaml_text import read_yaml
+from mindspore_rec.common.extras import pip_install
+from mindspore_rec.train.models.registry import settings as model_settings
+
+__all__ = ["run"]
+
+_METRIC = "auc"
+
+
+def run(options: argparse.Namespace) -> Result:
+    """Search until there are enough trials, and write the YAML file of the best settings."""
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError as error:
+        raise ImportError(f"tune needs Optuna: {pip_install('tune')}") from error
+    settings = read_settings(options.yaml).with_train(epochs=options.epochs)
+    if isinstance(settings.source, KafkaSource):
+        raise ValueError("tune is for files: a topic has no rows to validate with")
+    schema = schema_of(settings)
+    if len(schema.labels) > 1 or not schema.labels[0].binary:
+        raise ValueError("tune is for one label with two values")
+    if open_parts(settings, schema).valid is None:
+        raise ValueError(f"{options.yaml} has no validation rows: set 'split.valid'")
+    folder = RunFolder(options.yaml, options.run_dir)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder.study))),
+        study_name=settings.model.name,
+        load_if_exists=True,
+        direction="maximize",
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
+    )
+    finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
+    if not study.get_trials(deepcopy=False):
+        study.enqueue_trial(present(settings, model_settings(settings.model.name)))
+    while (done := len(study.get_trials(deepcopy=False, states=finished))) < options.trials:
+        study.sampler = optuna.samplers.TPESampler(seed=options.seed + done)
+        trial = study.ask()
+        value, pruned = _tried(settings, trial)
+        study.tell(trial, None if pruned else value, state=finished[1] if pruned else finished[0])
+        shown = f"{_METRIC} {value:.5f}{', pruned' if pruned else ''}"
+        print(f"trial {done + 1} of {options.trials}: {shown}, {trial.params}", file=sys.stderr)
+    best = study.best_trial
+    places = best.user_attrs["places"]
+    if options.epochs is not None:
+        places = {**places, "train.epochs": options.epochs}
+    folder.best_settings.write_text(_with_places(options.yaml, places), encoding="utf-8")
+    print(f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}")
+    print(text_table(["setting", "value"], [[name, str(each)] for name, each in places.items()]))
+    print(f"settings: {folder.best_settings}")
+    return Result({"trials": options.trials, _METRIC: best.value, "settings": places})
+
+
+def _tried(settings: Settings, trial: Any) -> tuple[float, bool]:
+    """Train with the values of a trial; return the best metric, and whether it was pruned."""
+    from mindspore_rec.command.fitting import Place, close_tables, fit
+    from mindspore_rec.train.callbacks.decision import Decision
+
+    places = suggested(trial, settings, model_settings(settings.model.name))
+    trial.set_user_attr("places", places)
+    tried = changed(settings, places)
+    schema = schema_of(tried)
+    values: list[float] = []
+    pruned = False
+
+    def is_hopeless(metrics: Mapping[str, float]) -> bool:
+        nonlocal pruned
+        values.append(metrics[_METRIC])
+        trial.report(max(values), len(values))
+        pruned = trial.should_prune()
+        return pruned
+
+    parts = open_parts(tried, schema)
+    decision = Decision(is_hopeless, "pruned")
+    fitted = fit(tried, schema, parts, Place(), progress=False, further=[decision])
+    close_tables(fitted.model)
+    if fitted.summary.interrupted:
+        raise KeyboardInterrupt
+    return max(values), pruned
+
+
+def _with_places(path: Path, places: Mapping[str, Any]) -> str:
+    """Return the text of a YAML file with other values at some places."""
+    document = dict(read_yaml(path))
+    for place, value in places.items():
+        section, _, name = place.rpartition(".")
+        if section:
+            before = document.get(section, {})
+            before = {"name": before} if isinstance(before, str) else before
+            document[section] = {**before, name: value}
+        else:
+            document[name] = value
+    made: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return made

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that `tune` tries, and the ranges of their values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mindspore_rec.command.settings import ModelSettings, Settings
+
+__all__ = ["Trial", "changed", "present", "suggested"]
+
+_RATES = (3e-4, 3e-2)
+_MOST_DROPOUT = 0.5
+_MOST_LAYERS = 4
+_HIDDEN = ((64,), (128, 64), (256, 128), (400, 400))
+
+
+class Trial(Protocol):
+    """The methods of Optuna's `Trial` that suggest a value."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Return a number in `[low, high]`."""
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        """Return a whole number in `[low, high]`."""
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        """Return one of the choices."""
+
+
+def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a trial, by their places in the YAML file.
+
+    Args:
+        trial: the trial.
+        settings: settings of the YAML file, whose own values are among the values that are tried.
+        defaults: default values of the network's settings. Only settings that it has are tried.
+    """
+    sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})
+    dims = sorted({4, 8, 16, 32, settings.embedding_dim})
+    values: dict[str, Any] = {
+        "train.learning_rate": trial.suggest_float("learning_rate", *_RATES, log=True),
+        "train.batch_size": trial.suggest_categorical("batch_size", sizes),
+        "embedding_dim": trial.suggest_categorical("embedding_dim", dims),
+    }
+    if "hidden" in defaults:
+        hidden = _hidden({**defaults, **settings.model.settings})
+        values["model.hidden"] = list(hidden[trial.suggest_categorical("hidden", list(hidden))])
+    if "dropout" in defaults:
+        values["model.dropout"] = trial.suggest_float("dropout", 0.0, _MOST_DROPOUT)
+    if "layers" in defaults:
+        values["model.layers"] = trial.suggest_int("layers", 1, _MOST_LAYERS)
+    return values
+
+
+def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the YAML file, as Optuna's parameters of a first trial.
+
+    Args:
+        settings: settings of the YAML file.
+        defaults: default values of the network's settings.
+    """
+    model = {**defaults, **settings.model.settings}
+    low, high = _RATES
+    values: dict[str, Any] = {
+        "learning_rate": min(max(settings.train.learning_rate, low), high),
+        "batch_size": settings.train.batch_size,
+        "embedding_dim": settings.embedding_dim,
+    }
+    if "hidden" in model:
+        values["hidden"] = "-".join(map(str, model["hidden"]))
+    if "dropout" in model:
+        values["dropout"] = min(model["dropout"], _MOST_DROPOUT)
+    if "layers" in model:
+        values["layers"] = min(max(model["layers"], 1), _MOST_LAYERS)
+    return values
+
+
+def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the widths of hidden layers that are tried, by their names."""
+    widths = [*_HIDDEN, tuple(model["hidden"])]
+    return {"-".join(map(str, each)): each for each in widths}
+
+
+def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return settings with the values of a trial."""
+    train: dict[str, Any] = {}
+    top: dict[str, Any] = {}
+    model = dict(settings.model.settings)
+    for place, value in values.items():
+        section, _, name = place.rpartition(".")
+        {"train": train, "model": model, "": top}[section][name] = value
+    return dataclasses.replace(
+        settings,
+        **top,
+        train=dataclasses.replace(settings.train, **train),
+        model=ModelSettings(settings.model.name, model),
+    )

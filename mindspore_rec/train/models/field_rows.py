@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a trained network's table, for the keys of one field of its schema."""
+
+from __future__ import annotations
+
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.schema.layout import Field
+from mindspore_rec.train.models.schema_features import SchemaEmbedding
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["rows_of_field"]
+
+
+def rows_of_field(network: nn.Cell, field: Field, keys: np.ndarray) -> np.ndarray:
+    """Return the rows of keys, float32 `[N, dim]`; zeros for keys without a row.
+
+    Args:
+        network: a network that was made from a schema.
+        field: a field of the schema.
+        keys: int64 `[N]`.
+
+    Raises:
+        ValueError: the network has no vectors for the field, such as logistic regression.
+    """
+    for _, cell in network.cells_and_names():
+        if isinstance(cell, SchemaEmbedding):
+            for lookup in cell.lookups:
+                if lookup.start <= field.start < lookup.stop:
+                    (table,) = tables_of(lookup)
+                    values = table.get(Tensor(keys), insert_default_value=False)
+                    made: np.ndarray = values.asnumpy().astype(np.float32)
+                    return made
+    raise ValueError("the network has no embedding vectors, so no ids are near to each other")

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong input of the command ends in one sentence that names place and mend."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mindspore_rec.command.main import main
+from tests.command.click_table import YAML, click_table, write_clicks
+from tests.support.processes import run_program
+
+TRAIN = ["train", "clicks.yaml"]
+
+# Name: replacement in the YAML, arguments, and a pattern of the sentence.
+WRONG = {
+    "a key with a typo": (
+        ("epochs:", "epocs:"),
+        TRAIN,
+        r"clicks\.yaml: 'train\.epocs' is not known: did you mean 'epochs'\?",
+    ),
+    "an option of a column": (
+        ("length: 3", "lenght: 3"),
+        TRAIN,
+        r"columns\.tags\.lenght is not known for kind 'list': length is similar",
+    ),
+    "a kind": (("price: number", "price: numbr"), TRAIN, r"columns\.price\.kind 'numbr' is not"),
+    "a network": (
+        ("dcn_v2", "dcn_v3"),
+        TRAIN,
+        r"'model': no model has the name 'dcn_v3'.*'dcn_v2'",
+    ),
+    "a setting": (("layers: 1", "layer: 1"), TRAIN, r"'model': .*no setting 'layer'.*'layers'"),
+    "a value": (("layers: 1", "layers: -1"), TRAIN, r"'model': layers must be"),
+    "no label": (
+        ("clicked: label", "clicked: ignored"),
+        TRAIN,
+        r"must have a column of kind label",
+    ),
+    "a missing column": (
+        ("item: category", "item: category\n  city: category"),
+        TRAIN,
+        r"clicks\.parquet has no column 'city', which the schema has: its columns are",
+    ),
+    "two labels": (
+        ("user: {kind: category, group: true}", "user: label"),
+        TRAIN,
+        r"'model': DCNv2 has one output, but the schema has 2 labels",
+    ),
+    "no file": (("clicks.parquet", "click.parquet"), TRAIN, r"click\.parquet"),
+    "shares": (
+        ("model:", "split: {train: 0.9, valid: 0.2}\nmodel:"),
+        TRAIN,
+        r"add up to at most 1",
+    ),
+    "a metric": (
+        ("epochs: 3", "epochs: 1, early_stopping: {metric: acu}"),
+        TRAIN,
+        r"'train\.early_stopping\.metric' must be one of auc, log_loss, got 'acu'",
+    ),
+    "nothing trained": (("a", "a"), ["eval", "clicks.yaml"], r"has no trained model: run `minds"),
+    "nothing to resume": (("a", "a"), [*TRAIN, "--resume"], r"has no training to resume: leave"),
+    "no YAML": (("a", "a"), ["train", "none.yaml"], r"none\.yaml: No such file or directory"),
+    "--json": (("a", "a"), [*TRAIN, "--json", "none/a.json"], r"--json none/a.json: there is no f"),
+    "init without a label": (("a", "a"), ["init", "clicks.parquet"], r"init needs a table and --l"),
+    "init with another label": (
+        ("a", "a"),
+        ["init", "clicks.parquet", "--label", "clickd"],
+        r"clickd.*clicked",
+    ),
+    "an ending": (
+        ("a", "a"),
+        ["predict", "clicks.yaml", "clicks.parquet", "-o", "s.xlsx"],
+        r"has no trained model|s\.xlsx: scores are written as",
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_clicks(tmp_path, 500)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_one_sentence(name: str, folder: Path, capsys: pytest.CaptureFixture[str]):
+    (before, after), arguments, pattern = WRONG[name]
+    assert before in YAML
+    (folder / "clicks.yaml").write_text(YAML.replace(before, after))
+    assert main(arguments) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and re.search(pattern, errors[0]), errors
+
+
+def test_a_wrong_file_has_no_traceback_in_a_process(folder: Path):
+    table = click_table(500)
+    table["clicked"] = table["clicked"] * 2
+    table.to_parquet("clicks.parquet")
+    done = run_program("-m", "mindspore_rec", *TRAIN, cwd=folder)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert re.search(r"^error: .*'clicked' must be 0 or 1.*is 2", done.stderr, re.MULTILINE)
+    assert done.stdout == ""
+    shown = run_program("-m", "mindspore_rec", *TRAIN, "--overwrite", "--traceback", cwd=folder)
+    assert "Traceback" in shown.stderr
+
+
+def test_wrong_options_have_another_exit_code(capsys: pytest.CaptureFixture[str]):
+    for arguments in (
+        ["trian"],
+        ["train"],
+        ["train", "a.yaml", "--epochs", "0"],
+        ["eval", "a", "-x"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+    assert "must be a number of at least 1, got '0'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["init", "train", "eval", "predict", "explain", "tune", "serve"])
+def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0 and f"example:\n  mindspore-rec {name} clicks" in text

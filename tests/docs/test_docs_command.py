@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of the command: its commands run as they are written, on the file that it shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mindspore_rec.command.main import main
+from mindspore_rec.command.settings import Settings, TrainSettings, read_settings
+from tests.docs.test_docs_your_first_model import clicks
+from tests.support.processes import ROOT
+
+PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    """Return the first block of a language."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def run(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a line of a shell, which may write what is printed to a file."""
+    words = shlex.split(line)
+    assert words.pop(0) == "mindspore-rec"
+    target = words[words.index(">") + 1] if ">" in words else None
+    capsys.readouterr()
+    assert main(words[: words.index(">")] if ">" in words else words) == 0
+    if target is not None:
+        Path(target).write_text(capsys.readouterr().out)
+
+
+def test_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clicks(4000).to_csv("clicks.csv", index=False)
+    for line in block("bash").splitlines():
+        run(line, capsys)
+    assert json.loads(Path("metrics.json").read_text())["metrics"]["clicked"]["auc"] > 0.6
+    scores = pd.read_parquet("scores.parquet")
+    assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 4000
+    assert Path("clicks.run/report.html").exists()
+
+
+def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.yaml"
+    path.write_text(block("yaml"))
+    assert read_settings(path).model.settings == {"hidden": [64, 32]}
+    table = PAGE.partition("| key | meaning |")[2].partition("\n\n")[0]
+    keys = re.findall(r"^\| `(\w+)`", table, re.MULTILINE)
+    assert keys == list(Settings.__dataclass_fields__)
+    for name in TrainSettings.__dataclass_fields__:
+        assert f"`{name}`" in table
