@@ -6,11 +6,12 @@
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
 batches of 4096 rows. Each round reads all rows by each reader in turn, with the same number of
-threads: pyarrow's scan of a data set, `Rows.batches` in order and shuffled, PyTorch's DataLoader
-over pyarrow's batches if torch is installed, the packed format of `datasets.common`, and
-`Rows.batches` with the feature stage, whose time is divided among the arrays that it makes. The
-first round is not counted, so the files are in the system's page cache. The speed of a shared
-machine changes between rounds, so the CPU time of a reader is reported too.
+threads: pyarrow's scan of a data set, with Arrow's memory pool and with the pool of malloc, as the
+reader has it; `Rows.batches` in order and shuffled; PyTorch's DataLoader over pyarrow's batches if
+torch is installed; the packed format of `datasets.common`; `Rows.batches` with the feature stage,
+whose time is divided among the arrays that it makes. The first round is not counted, so the files
+are in the system's page cache. The speed of a shared machine changes between rounds, so the CPU
+time of a reader is reported too.
 
 `--bytes` also reads a file with as many bytes of values, which dictionaries and runs make small on
 disk, and compares the memory of the process in the first and the last fifth of the pass.
@@ -58,7 +59,7 @@ def tables(rows: int, seed: int) -> Iterator[pa.Table]:
     rng = np.random.default_rng(seed)
     for at in range(0, rows, GROUP):
         size = min(GROUP, rows - at)
-        columns = {name: rng.zipf(1.2, size) % 100_000 for name in IDS}
+        columns: dict[str, Any] = {name: rng.zipf(1.2, size) % 100_000 for name in IDS}
         columns |= {name: rng.random(size, np.float32) for name in FLOATS}
         columns["label"] = rng.integers(0, 2, size)
         yield pa.table(columns)
@@ -153,8 +154,13 @@ def readers(path: Path, packed: Path, threads: int) -> dict[str, Callable[[], in
     def old(shuffle: bool) -> int:
         return sum(len(each["label"]) for each in packed_batches(packed, BATCH, shuffle=shuffle))
 
+    def scan_malloc() -> int:
+        made = ds.dataset(path).to_batches(batch_size=BATCH, memory_pool=pa.system_memory_pool())
+        return sum(each.num_rows for each in made)
+
     made: dict[str, Callable[[], int]] = {
         "pyarrow's scan": scan,
+        "pyarrow's scan, memory of malloc": scan_malloc,
         "in order": lambda: ours(False),
         "shuffled": lambda: ours(True),
         "packed, in order": lambda: old(False),

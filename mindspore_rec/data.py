@@ -25,5 +25,6 @@ if TYPE_CHECKING:
         JsonLinesFormat as JsonLinesFormat,
         Sample as Sample,
     )
+    from mindspore_rec.common.stream.worker_states import join_states as join_states
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

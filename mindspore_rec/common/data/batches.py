@@ -62,7 +62,7 @@ class ArrowBatches(BatchSource):
     def length(self) -> int | None:
         """Number of batches of the next pass; None if it is known only after reading."""
         parts = self.selection.parts()
-        if not self.selection.keeps_all or any(each.part.rows is None for each in parts):
+        if self.selection.known_count() is None:
             return None
         windows = self.order.windows(parts, self._next.number, self.selection.data.sequential)
         rows = 0
@@ -115,7 +115,7 @@ class ArrowBatches(BatchSource):
         The workers then divide the rows that are left of the pass.
 
         Args:
-            state: result of `state_dict`, or the joined results of all workers.
+            state: result of `state_dict`, or the results of all workers joined by `join_states`.
 
         Raises:
             TypeError, ValueError: `state` is not of these data in this order.
@@ -169,6 +169,7 @@ class ArrowBatches(BatchSource):
             lambda each, fetched: selection.read(parts[each], fetched),
             lambda each: selection.data.sequential(parts[each].file),
             lambda window, rows: order.permutation(begin.number, window, rows),
+            lambda each: parts[each].part.size,
             self.threads,
         )
         names = tuple(self.column_names)

@@ -19,6 +19,7 @@ from mindspore_rec.common.data.text_rows import TextRows
 
 __all__ = ["CsvRows"]
 
+_HEADER = 64 << 10  # bytes
 _SEPARATORS = ",;\t|"
 _WHOLE = r"^\s*[+-]?\d{1,18}\s*$"
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -41,7 +42,7 @@ class CsvRows(TextRows):
         super().__init__(file.name, TextBlocks(file, settings.encoding, quote), bad)
         self._settings = settings
         self.header_lines = int(settings.names is None)
-        block = self._blocks.first()
+        block = self._blocks.first() if types is None else self._blocks.first(_HEADER)
         line = block.partition(b"\n")[0].rstrip(b"\r")
         self._separator = settings.separator or _separator(line, file.path)
         if settings.names is None:

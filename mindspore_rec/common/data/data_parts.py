@@ -60,6 +60,7 @@ class DataParts:
         self._opened: list[FileRows] = [first]
         self._parts: list[FilePart] | None = None
         self._checked: set[str] = set()
+        self.without_faults: set[Any] = set()  # parts of views, all of whose rows fit the schema
         fields = list(first.schema)
         fields += [pa.field(name, kind) for name, kind in self._partitions.items()]
         check_names([each.name for each in fields], first.name)
@@ -84,11 +85,9 @@ class DataParts:
     def parts(self) -> list[FilePart]:
         """All parts, in the order of the files."""
         if self._parts is None:
-            self._parts = [
-                FilePart(number, part)
-                for number, file in enumerate(self.opened)
-                for part in file.parts()
-            ]
+            with ThreadPoolExecutor(_OPENERS) as pool:
+                parts = list(pool.map(lambda file: file.parts(), self.opened))
+            self._parts = [FilePart(n, part) for n, each in enumerate(parts) for part in each]
         return self._parts
 
     def sequential(self, file: int) -> bool:

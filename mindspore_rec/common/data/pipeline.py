@@ -18,6 +18,8 @@ from mindspore_rec.common.data.order import Item
 
 __all__ = ["Reading", "Slab", "cut", "read_items"]
 
+_MOST_AHEAD = 2_000_000  # rows
+
 
 class Slab(NamedTuple):
     """Consecutive rows of an item.
@@ -44,6 +46,7 @@ class Reading(NamedTuple):
         decode: returns the rows of a part; gets the part and what `fetch` returned.
         in_order: whether `fetch` of a part is called in the order of the parts.
         permutation: returns the order of a window's rows, or None; gets window and number of rows.
+        size: returns the number of rows of a part, about.
         threads: number of threads that decode.
     """
 
@@ -52,14 +55,15 @@ class Reading(NamedTuple):
     decode: Callable[[int, Any], list[pa.RecordBatch]]
     in_order: Callable[[int], bool]
     permutation: Callable[[int, int], np.ndarray | None]
+    size: Callable[[int], int]
     threads: int
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
     """Yield the rows of items, from an item and a number of its rows on.
 
-    The rows of the next two windows are read ahead, and at least as many parts as there are
-    threads.
+    The rows of the next two windows are read ahead. More windows are read ahead until there are
+    more parts than threads, or two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
@@ -71,7 +75,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
         fetched = fetching.submit(reading.fetch, part)
         return pool.submit(lambda: reading.decode(part, fetched.result()))
 
-    def window(number: int, parts: list[Future[list[pa.RecordBatch]]]) -> list[Slab]:
+    def joined(number: int, parts: list[Future[list[pa.RecordBatch]]]) -> list[Slab]:
         chunks = [rows for each in parts for rows in each.result() if rows.num_rows]
         parts.clear()
         total = sum(each.num_rows for each in chunks)
@@ -85,21 +89,26 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
             return list(_in_order(chunks, low, high, number, done))
         return [Slab(number, done, _gathered(chunks, order[low:high]), True)]
 
-    ahead: deque[tuple[int, Future[list[Slab]]]] = deque()  # number of parts, rows
+    ahead: deque[tuple[int, int, Future[list[Slab]]]] = deque()  # numbers of parts and of rows
     waiting = iter(range(first, len(items)))
 
     def fill() -> None:
-        while len(ahead) < 2 or sum(parts for parts, _ in ahead) <= reading.threads:
+        while len(ahead) < 2 or (
+            sum(parts for parts, _, _ in ahead) <= reading.threads
+            and sum(rows for _, rows, _ in ahead) < _MOST_AHEAD
+        ):
             number = next(waiting, None)
             if number is None:
                 return
-            parts = [start(each) for each in reading.windows[items[number].window]]
-            ahead.append((len(parts), joining.submit(window, number, parts)))
+            window = reading.windows[items[number].window]
+            parts = [start(each) for each in window]
+            rows = sum(map(reading.size, window))
+            ahead.append((len(parts), rows, joining.submit(joined, number, parts)))
 
     try:
         fill()
         while ahead:
-            slabs = ahead.popleft()[1].result()
+            slabs = ahead.popleft()[2].result()
             fill()
             while slabs:
                 yield slabs.pop(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -90,9 +89,15 @@ class Rows:
             ValueError: a row cannot be read.
         """
         if self._count is None:
-            parts = self._selection.parts()
-            with ThreadPoolExecutor(self._threads) as pool:
-                self._count = sum(pool.map(self._selection.count, parts))
+            self._count = self._selection.known_count()
+        if self._count is None:
+            counted = self._selection
+            parts = counted.parts()
+            if not counted.drops_faults and all(each.part.rows is not None for each in parts):
+                # Columns besides those of the filter leave no row out.
+                counted = replace(counted, columns=tuple(counted.stored_names[:1]))
+                counted = counted if counted.sample else replace(counted, schema=None)
+            self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
         return self._count
 
     def __len__(self) -> int:
@@ -344,6 +349,7 @@ def _in_order(selection: Selection, threads: int) -> Iterator[pa.RecordBatch]:
         lambda each, fetched: selection.read(parts[each], fetched),
         lambda each: selection.data.sequential(parts[each].file),
         lambda window, rows: None,
+        lambda each: parts[each].part.size,
         threads,
     )
     for slab in read_items(reading, [Item(each) for each in range(len(parts))], 0, 0):

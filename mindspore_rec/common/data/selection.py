@@ -101,14 +101,17 @@ class Selection:
         table = self.data.decode(which, fetched, self._needed())
         return self._finished(table, which, self._mask(table, which))
 
-    def count(self, which: FilePart) -> int:
-        """Return the number of rows of a part."""
-        if self.keeps_all and which.part.rows is not None:
-            return which.part.rows
-        needed = self._mask_names()
-        table = self.data.decode(which, self.data.fetch(which), needed)
-        mask = self._mask(table, which)
-        return table.num_rows if mask is None else int(np.count_nonzero(mask))
+    @property
+    def drops_faults(self) -> bool:
+        """True if rows that the schema refuses are left out, and are no errors."""
+        return self.schema is not None and self.data.bad.settings.most_share > 0
+
+    def known_count(self) -> int | None:
+        """Return the number of rows, or None if it is known only after reading."""
+        rows = [each.part.rows for each in self.parts()]
+        if not self.keeps_all or self.drops_faults or None in rows:
+            return None
+        return sum(each or 0 for each in rows)
 
     def why_empty(self) -> str:
         """Return why there may be no rows, worded to follow "has no rows"."""
@@ -180,6 +183,9 @@ class Selection:
 
     def _without_faults(self, table: pa.Table, which: FilePart, mask: Any) -> list[pa.RecordBatch]:
         """Return the rows whose values the schema's columns can have, and count the others."""
+        view = (which.file, which.part.number, str(self.where), self.shares, self.sample)
+        if view in self.data.without_faults:
+            return plain_batches(table)
         file = self.data.opened[which.file]
         total = table.num_rows
         [rows] = table.combine_chunks(POOL).to_batches()
@@ -203,7 +209,10 @@ class Selection:
             raise ValueError(f"{file.name}: {error}") from error
         counted = 0 if which.part.rows is None else total  # text_rows.py has counted the others
         self.data.bad.add((file.name, which.part.number, "faults"), counted, bad)
-        return plain_batches(pa.Table.from_batches([rows]) if bad else table)
+        if bad:
+            return [rows]
+        self.data.without_faults.add(view)
+        return plain_batches(table)
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:

@@ -50,11 +50,11 @@ class TextBlocks:
                 self._count = -(-self._file.size // BLOCK)
         return self._count
 
-    def first(self) -> bytes:
-        """Return the first whole records, about 4 MiB."""
+    def first(self, size: int = _FIRST) -> bytes:
+        """Return the first whole records, of about `size` bytes. Default: 4 MiB."""
         data = b""
         with self._file.stream() as opened:
-            while len(data) < _LONGEST and (more := self._next(opened, _FIRST)):
+            while len(data) < _LONGEST and (more := self._next(opened, size)):
                 data += more
                 if end := self._end(data):
                     return self._utf8(data[:end], 0)
