@@ -43,6 +43,7 @@ class ArrowBatches(BatchSource):
         self._number = 0
         self._places: deque[tuple[int, Place]] = deque([(0, Place(0))], maxlen=_STATES_KEPT)
         self._digest = ""
+        self._loaded: Mapping[str, Any] | None = None  # until the first batch
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass, or over the rest of the pass after a restart.
@@ -51,6 +52,7 @@ class ArrowBatches(BatchSource):
             ValueError: there are no rows, or a row cannot be read.
         """
         begin, self._next = self._next, Place(self._next.number + 1)
+        self._loaded = None
         return self._read(begin)
 
     @property
@@ -127,10 +129,12 @@ class ArrowBatches(BatchSource):
         self._number = int(state["batches"])
         self._places.clear()
         self._places.append((self._number, self._next))
+        self._loaded = state
 
     def skip_passes(self, passes: int) -> None:
         """Mark `passes` passes as already read."""
         self._next = Place(self._next.number + passes)
+        self._loaded = None
 
     # ---- several workers
 
@@ -145,6 +149,9 @@ class ArrowBatches(BatchSource):
         share = copy.copy(self)
         share._worker = Worker(worker, workers)
         share._places = deque(self._places, maxlen=_STATES_KEPT)
+        if self._loaded is not None:  # this worker's own place, if there are as many as before
+            share._next = place_of(self._loaded, share._worker, self.order, self._data_digest())
+            share._places = deque([(self._number, share._next)], maxlen=_STATES_KEPT)
         return share
 
     @property
