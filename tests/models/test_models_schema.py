@@ -143,6 +143,7 @@ def test_rows_in_probabilities_out_wherever_the_network_is(
     assert network.recipe() == recipe and type(network).__name__ == type(net).__name__
     np.testing.assert_array_equal(again.predict(asked).reshape(33, -1), answers)
     if mode == "pynative":  # the cell itself, as in a larger cell of a user
+        assert again.schema is not None
         arrays = again.schema.arrays_of(asked, with_label=False)
         logits = network.set_train(False)(*map(Tensor, arrays.values())).asnumpy()
         np.testing.assert_allclose(sigmoid(logits), answers, atol=1e-6)

@@ -4,7 +4,8 @@
     reader_script.py DIRECTORY PART...
 
 Each part is NAME:STEPS: a new model goes on from the checkpoint NAME, if there is one, and trains
-up to step STEPS. With NAME:STEPS:kill, the workers are killed there. Each worker writes the losses, rows and weights of each part to DIRECTORY.
+up to step STEPS. With NAME:STEPS:kill, the workers are killed there. Each worker writes the losses,
+rows and weights of each part to DIRECTORY.
 """
 
 from __future__ import annotations

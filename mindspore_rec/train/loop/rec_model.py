@@ -94,7 +94,8 @@ class RecModel(Model):
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
     * If the network was made from a `Schema`, data may also be rows of raw columns: a
-      `mindspore_rec.data.Rows`, a DataFrame or an Arrow Table. The model then runs in graph mode,
+      `mindspore_rec.data.Rows`, a DataFrame, an Arrow Table, or a `StreamSource` such as a
+      `KafkaSource`. The model then runs in graph mode,
       whatever MindSpore's mode is.
 
     Args:
@@ -539,6 +540,7 @@ class RecModel(Model):
         Args:
             rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
                 scales of the schema have learned nothing, they learn from a sample of the rows.
+                Also a `StreamSource`, from which scales do not learn: fit the schema before.
             batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
                 rows.
 
