@@ -30,6 +30,14 @@ class TableSummary:
     rows: int
     bytes: int
 
+    @classmethod
+    def of(cls, table: Any) -> TableSummary:
+        """Return the statistics of a table now."""
+        stats = table.stats()
+        parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
+        memory_bytes = sum(stats[part] for part in parts)
+        return cls(table.name, table.dim, stats["rows"], memory_bytes)
+
 
 @dataclass
 class TrainSummary:
