@@ -20,8 +20,6 @@ from mindspore_rec.common.stream.stop import StopWhen
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
-from mindspore_rec.train.data.feature_batches import stream_batches
-from mindspore_rec.train.data.schema_batches import SchemaBatches
 from mindspore_rec.train.graph.mode import prepare_process
 
 __all__ = ["train_online"]
@@ -54,8 +52,7 @@ def train_online(
         batch_size=train.batch_size,
         stop=stop,
     )
-    assert model.schema is not None
-    stream = SchemaBatches(stream_batches(source), model.schema)
+    stream = model.batches(source)
     validation = ProgressiveValidation(model)
     curves = Curves(folder.events_if_possible())
     checkpoint = RecCheckpoint(

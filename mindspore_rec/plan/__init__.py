@@ -8,6 +8,7 @@ prints.
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.outcome import Curve, Outcome
 from mindspore_rec.plan.placement import Machine
+from mindspore_rec.plan.schema_log import SchemaLog
 from mindspore_rec.plan.simulate import Choices, Plan, simulate
 from mindspore_rec.plan.sizes import OPTIMIZERS, row_bytes
 from mindspore_rec.plan.tiers import TierOutcome, TierPlan, Tiers, TierUse, plan_tiers
@@ -28,6 +29,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "PlannedTable",
+    "SchemaLog",
     "TableOnWorkers",
     "TierOutcome",
     "TierPlan",

@@ -183,6 +183,25 @@ def test_more_workers_than_row_groups_share_the_rows(tmp_path, workers):
     assert lengths == list(map(len, shares))
 
 
+def test_workers_that_divide_the_rows_after_loading_go_on_with_the_same_bits(tmp_path):
+    rows = write(tmp_path, [240], 10, "parquet")
+
+    def share(worker: int, state: dict | None = None) -> ArrowBatches:
+        made = rows.batches(24, shuffle=True, threads=1)
+        if state is not None:
+            made.load_state_dict(json.loads(json.dumps(state)))
+        return made.split_by_worker(worker, 3)
+
+    whole = [share(worker) for worker in range(3)]
+    batches = [rest(each) for each in whole]
+    for number in range(1, 10):
+        state = join_states([each.state_dict(number) for each in whole])
+        for worker in range(3):
+            resumed = share(worker, state)
+            assert resumed.state_dict() == whole[worker].state_dict(number)
+            assert rest(resumed) == batches[worker][number:]
+
+
 def test_a_restart_reads_only_the_windows_that_are_left(tmp_path):
     rows = write(tmp_path, [400], 10, "parquet")
     batches = rows.batches(7, shuffle=True, buffer_rows=40)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from mindspore import Tensor, nn
 
@@ -16,13 +18,11 @@ from mindspore_rec import (
     LazyAdam,
     RecModel,
     Schema,
-    load_checkpoint,
+    load,
     models,
-    save_checkpoint,
     tables_of,
 )
-from mindspore_rec.common.columns.tensors import parsed_specs
-from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.feature import (
     PADDING_KEY,
     CategoryColumn,
@@ -34,7 +34,8 @@ from mindspore_rec.feature import (
     TimeColumn,
 )
 from mindspore_rec.serving import Predictor
-from mindspore_rec.train.export.onnx import export_network
+from mindspore_rec.train.export.onnx_command import main as export_command
+from tests.support.processes import NO_MINDSPORE, run_python
 
 NAMES = ("dcn", "dcn_v2", "deepfm", "dlrm", "logistic_regression", "mmoe", "wide_deep")
 SMALL: dict[str, dict[str, Any]] = {
@@ -81,6 +82,12 @@ def rows_of(rows: int, seed: int, items: int = 12) -> dict[str, Any]:
     }
 
 
+def raw_of(rows: dict[str, Any]) -> dict[str, list[Any]]:
+    """The columns that a client sends, as JSON values and without labels."""
+    names = [name for name in rows if name not in ("clicked", "bought")]
+    return {n: rows[n] if isinstance(rows[n], list) else rows[n].tolist() for n in names}
+
+
 def close(net: nn.Cell) -> None:
     for table in tables_of(net):
         table.close()
@@ -100,47 +107,69 @@ def made() -> Iterator[Any]:
         close(net)
 
 
+ASK = """
+import json
+import numpy as np
+from mindspore_rec.serving import Predictor
+
+path, rows = sys.argv[1:]
+with Predictor(path) as predictor:
+    answers = np.asarray(predictor.predict(json.loads(rows)))
+    print(json.dumps([predictor.status().runtime, answers.tolist()]))
+assert "mindspore" not in sys.modules
+"""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_network_learns_and_answers_the_same_afterwards(mode, made, unique, tmp_path, name):
+def test_rows_in_probabilities_out_wherever_the_network_is(
+    mode, made, unique, tmp_path, monkeypatch, name
+):
+    """Trained, saved, loaded, exported and served by raw columns, a network answers the same."""
     schema = schema_of(2 if name == "mmoe" else 1)
-    arrays = schema.fit(rows_of(400, 0)).arrays_of(rows_of(400, 0))
-    asked = schema.arrays_of(rows_of(33, 1, items=20), with_label=False)
-    settings = SMALL.get(name, {"hidden": (8,)})
-    net = made(name, schema, name=unique(), **settings)
-    model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params(), 0.05))
-    batch = (arrays["ids"], arrays["numbers"], arrays["label"])
-    before = model.train(1, [batch], progress=False).loss
-    assert model.train(20, [batch], progress=False).loss < 0.75 * before
-    answers = model.predict(asked["ids"], asked["numbers"]).asnumpy()
-    assert answers.shape == (33, len(schema.tasks)) and np.ptp(answers) > 0.5
-    save_checkpoint(model, tmp_path / "saved")
-    recipe, description = net.recipe(), schema.describe()
+    rows, asked = rows_of(400, 0), raw_of(rows_of(33, 1, items=20))
+    net = made(name, schema, name=unique(), **SMALL.get(name, {"hidden": (8,)}))
+    model = RecModel(net, optimizer=LazyAdam(net.trainable_params(), 0.05))
+    batches = model.batches(pa.table(rows), 400)
+    before = model.train(1, batches, progress=False).loss
+    assert model.train(20, batches, progress=False).loss < 0.75 * before
+    answers = model.predict(asked).reshape(33, -1)
+    assert answers.shape == (33, len(schema.tasks)) and np.ptp(answers) > 0.1
+    model.save(tmp_path / "saved")
+    recipe = net.recipe()
     close(net)
 
-    again = models.build(recipe, Schema.from_description(description))
-    load_checkpoint(RecModel(again, nn.BCEWithLogitsLoss()), tmp_path / "saved")
-    loaded = RecModel(again).predict(asked["ids"], asked["numbers"]).asnumpy()
-    assert again.recipe() == recipe and type(again).__name__ == type(net).__name__
-    np.testing.assert_array_equal(loaded, answers)
-    if mode == "graph":
-        specs = [f"ids:INT64:-1,{asked['ids'].shape[1]}", "numbers:FP32:-1,2"]
-        exported = export_network(again.set_train(False), parsed_specs(specs))
-        (tmp_path / "saved" / NETWORK).mkdir()
-        exported.write(tmp_path / "saved" / NETWORK)
-        with Predictor(tmp_path / "saved") as predictor:
-            assert predictor.status().runtime == "onnxruntime"
-            served = predictor.predict(asked["ids"], asked["numbers"])
-        np.testing.assert_allclose(served, answers, atol=1e-5, rtol=1e-5)
-    close(again)
+    again = load(tmp_path / "saved")
+    network = again.predict_network
+    assert network.recipe() == recipe and type(network).__name__ == type(net).__name__
+    np.testing.assert_array_equal(again.predict(asked).reshape(33, -1), answers)
+    if mode == "pynative":  # the cell itself, as in a larger cell of a user
+        assert again.schema is not None
+        arrays = again.schema.arrays_of(asked, with_label=False)
+        logits = network.set_train(False)(*map(Tensor, arrays.values())).asnumpy()
+        np.testing.assert_allclose(sigmoid(logits), answers, atol=1e-6)
+    close(network)
+    with Predictor(tmp_path / "saved") as predictor:
+        assert predictor.status().runtime == "mindspore"
+        np.testing.assert_allclose(predictor.predict(asked), answers, atol=1e-6)
+
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    assert export_command([str(tmp_path / "saved")]) == 0
+    with Predictor(tmp_path / "saved") as predictor:
+        assert predictor.status().runtime == "onnxruntime"
+        np.testing.assert_allclose(predictor.predict(asked), answers, atol=1e-6)
+    if name == "mmoe" and mode == "graph":
+        words = [str(tmp_path / "saved"), json.dumps(asked)]
+        runtime, found = json.loads(run_python("-c", NO_MINDSPORE + ASK, *words))
+        assert runtime == "onnxruntime"
+        np.testing.assert_allclose(found, answers, atol=1e-6)
 
 
 def test_vectors_of_lists_are_means_and_share_the_table_of_a_category(mode, made, unique):
     name = unique()
     net = made("dcn", schema_of(), name=name, hidden=(4,))
-    keys_alone, title, item, seen = range(4)
     embedding, tables = net.inputs.embedding, {table.name: table for table in tables_of(net)}
     assert list(tables) == [f"{name}.embedding", f"{name}.embedding.items"]
-    # user, price, year and hour; title; item; seen
+    # user, bucket of the price, year, hour; title; item; seen
     assert embedding.parts == ((4, 4), (1, 4), (1, 4), (1, 4))
     keys = np.arange(1, 9)
     rng = np.random.default_rng(0)
@@ -150,15 +179,17 @@ def test_vectors_of_lists_are_means_and_share_the_table_of_a_category(mode, made
         each.write_rows(keys, values[each.name])
     first, second = values.values()
     pad = PADDING_KEY
-    row = [1, 3, 4, 7, 6, pad, pad, pad, 2, 2, 5, pad]
+    row = [1, 3, 4, 7, 6, pad, 2, pad, 2, 2, 5, pad]
     empty = [1, 3, 4, 99, pad, pad, pad, pad, 2, pad, pad, pad]
-    got = [part.asnumpy() for part in embedding.set_train(False)(Tensor([row, empty]))]
-    np.testing.assert_array_equal(got[keys_alone][0], first[[0, 2, 3, 6]])
-    np.testing.assert_array_equal(got[title][0, 0], first[5])
-    np.testing.assert_array_equal(got[item][0], second[[1]])
-    np.testing.assert_allclose(got[seen][0, 0], second[[1, 4]].mean(0), rtol=1e-6)
-    zeros = [got[keys_alone][1, 3], got[title][1, 0], got[seen][1, 0]]
-    np.testing.assert_array_equal(zeros, np.zeros((3, 4)))
+    single, title, item, seen = (
+        part.asnumpy() for part in embedding.set_train(False)(Tensor([row, empty]))
+    )
+    np.testing.assert_array_equal(single[0], first[[0, 2, 3, 6]])
+    np.testing.assert_array_equal(single[1], [*first[[0, 2, 3]], np.zeros(4)])
+    np.testing.assert_allclose(title[0, 0], first[[5, 1]].mean(0), rtol=1e-6)
+    np.testing.assert_array_equal(item[:, 0], second[[1, 1]])
+    np.testing.assert_allclose(seen[0, 0], second[[1, 4]].mean(0), rtol=1e-6)
+    np.testing.assert_array_equal([title[1], seen[1]], np.zeros((2, 1, 4)))
 
 
 def test_first_order_weights_are_summed_over_columns(mode, made, unique):

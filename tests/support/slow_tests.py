@@ -31,6 +31,8 @@ SLOW = (
     "tests/optim/test_optim_dense_step.py",
     "tests/optim/test_over_workers.py",
     "tests/checkpoint/test_checkpoint_workers.py",
+    "tests/parallel/test_parallel_reader.py",
+    "tests/models/test_models_schema.py",
     "tests/parallel/test_parallel_failures.py",
     "tests/models/test_mmoe_commands.py",
     "tests/online/test_online_combination.py",
@@ -204,6 +206,10 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "test_workers_divide_the_evaluation_and_have_its_numbers": (),
     "tests/models/test_wide_deep_commands.py::"
     "test_eval_of_the_saved_model_gives_the_trained_auc": (),
+    "tests/models/test_models_schema.py::test_rows_in_probabilities_out_wherever_the_network_is": (
+        "graph-*",
+        "pynative-dlrm",
+    ),
     "tests/models/test_wide_deep_commands.py::test_the_same_seed_gives_the_same_figures": (),
     "tests/models/test_wide_deep_net.py::test_logits_are_the_formula_after_training": (
         "graph-0-static",

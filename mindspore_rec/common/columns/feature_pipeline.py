@@ -329,7 +329,7 @@ class FeaturePipeline:
         made._times_out, made.keep_rest = False, False
         made.column_names = [output.name for output in self._outputs]
         if self.timestamp is not None:
-            made.timestamp = dataclasses.replace(self.timestamp, index_key=None)
+            made.timestamp = dataclasses.replace(self.timestamp, index_key=None, transform=None)
         return made
 
     # ---- what it has learned

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import as_array, to_arrays
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.columns.tables_of_features import network_event_tables
 from mindspore_rec.common.stream.batches import Batch, BatchSource
 from mindspore_rec.common.stream.source import StreamSource
@@ -47,8 +48,9 @@ class StreamingDataset(BatchSource):
         transform: function, for example a `FeaturePipeline`, that converts a record batch to a dict
             of whole-batch arrays by column name, with the label last. If the transform has
             `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
-            state. A batch that has no rows after the transform is skipped. Default: `to_arrays`,
-            which does not change the columns.
+            state. A batch that has no rows after the transform is skipped. The transform may also
+            be a `Schema`, which makes its arrays and does not learn: fit it before. Default:
+            `to_arrays`, which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
             not inputs of the network, such as the event time, can be left out. Default: None, all
             columns.
@@ -71,20 +73,22 @@ class StreamingDataset(BatchSource):
     def __init__(
         self,
         source: StreamSource,
-        transform: Transform | None = None,
+        transform: Transform | Schema | None = None,
         columns: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(source, StreamSource):
             raise TypeError(f"source must be a StreamSource, got {type(source).__name__}")
-        if transform is not None and not callable(transform):
+        self._schema = transform if isinstance(transform, Schema) else None
+        if transform is not None and self._schema is None and not callable(transform):
             raise TypeError(f"transform must be callable, got {type(transform).__name__}")
         self.source = source
         self._transform: Any = transform if transform is not None else to_arrays
         self._learns = hasattr(self._transform, "state_dict")
-        made = getattr(self._transform, "column_names", None)
+        stage = transform if self._schema is None else self._schema.pipeline
+        made = getattr(stage, "column_names", None)
         if transform is None and source.format.schema is not None:
             made = source.format.schema.names
-        self._stage = transform if isinstance(transform, FeaturePipeline) else None
+        self._stage = stage if isinstance(stage, FeaturePipeline) else None
         if self._stage is not None and self._stage.keep_rest:
             made = None  # the first batch has the names
         self._chosen = _check_columns(columns, made)
@@ -112,6 +116,8 @@ class StreamingDataset(BatchSource):
             yield batch
 
     def _next(self) -> Batch:
+        if self._schema is not None:
+            self._schema.check_fitted()
         while True:
             rows = next(self.source)
             taken, event_time = self.source.batches, self.source.event_time
@@ -120,7 +126,7 @@ class StreamingDataset(BatchSource):
             if self._stage is None:
                 columns = self._transform(rows)
             else:
-                columns, latest = self._stage.batch(rows)
+                columns, latest = self._stage.batch(rows, learn=self._schema is None)
                 event_time = event_time if self._stage.timestamp is None else latest
             if not self._checked:
                 _check_columns(self._chosen, list(columns))
@@ -164,7 +170,7 @@ class StreamingDataset(BatchSource):
     @property
     def learns(self) -> bool:
         """True if the transform learns from the batches."""
-        return self._learns and getattr(self._transform, "learns", True)
+        return self._learns and self._schema is None and getattr(self._transform, "learns", True)
 
     @property
     def batches(self) -> int:
@@ -201,7 +207,7 @@ class StreamingDataset(BatchSource):
             ValueError: a feature is the timestamp, but `tables` lacks a feature's table that evicts
                 by age, or contains no feature's table.
         """
-        if self._stage is None or self._stage.timestamp is None:
+        if self._stage is None or self._stage.timestamp is None or self._schema is not None:
             return list(tables)
         return network_event_tables(self._stage.specs, tables)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from mindspore_rec.common.checks import check_number
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.columns.tensors import TensorSpec
 from mindspore_rec.common.digests.digest import check_parts
 from mindspore_rec.common.digests.state import RowDigests, StateDigests
@@ -66,10 +67,10 @@ class Predictor:
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
-        features: the FeaturePipeline that makes the network's inputs from raw columns, as in
-            training. The predictor uses a copy of this pipeline with the statistics of the served
-            checkpoint. Default: the pipeline that `network`, or the builder, returns in
-            `(cell, pipeline)`; without a pipeline, inputs are arrays.
+        features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
+            columns, as in training. The predictor uses a copy of this pipeline with the statistics
+            of the served checkpoint. Default: the pipeline that `network`, or the builder, returns
+            in `(cell, pipeline)`; without a pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
             rows are quantized when a checkpoint or a delta is loaded. The tables may have any
             number type in training. With 'int8' or 'int4', the network's tables must have no rows,
@@ -125,7 +126,7 @@ class Predictor:
         follow: bool = True,
         poll_seconds: float = 0.1,
         wait_seconds: float = 60.0,
-        features: FeaturePipeline | None = None,
+        features: FeaturePipeline | Schema | None = None,
         rows: str = "float32",
         tiers: CacheConfig | None = None,
         scrub_seconds: float = 0.0,
@@ -138,6 +139,8 @@ class Predictor:
             raise TypeError(f"follow must be a bool, got {follow!r}")
         if network is not None and not callable(network):  # a Cell is
             raise TypeError(f"network must be a Cell or a function, got {type(network).__name__}")
+        if isinstance(features, Schema):
+            features = features.pipeline
         if features is not None and not isinstance(features, FeaturePipeline):
             raise TypeError(f"features must be a FeaturePipeline, got {type(features).__name__}")
         check_rows(rows)

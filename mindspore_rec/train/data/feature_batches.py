@@ -46,7 +46,7 @@ class FeatureBatches(BatchWrapper):
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
-            state.
+            state. A `Schema` is legal too. It makes its arrays and does not learn: fit it before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the tables' event time with each batch. Default:
             the tables of the network that `RecModel` trains.
@@ -90,7 +90,10 @@ class FeatureBatches(BatchWrapper):
         specs = self._insert.specs
         self._by_place = bool(specs) and all(isinstance(spec.column, int) for spec in specs)
         self._inserted = isinstance(source, Dataset)
-        learner = self._insert.pipeline if is_train and self._insert.pipeline.learns else None
+        if self._insert.schema is not None:
+            self._insert.schema.check_fitted()
+        learns = self._insert.learn and self._insert.pipeline.learns
+        learner = self._insert.pipeline if learns else None
         super().__init__(
             DatasetBatches(self._insert(source), numpy=True) if self._inserted else batches, learner
         )
@@ -150,7 +153,7 @@ class FeatureBatches(BatchWrapper):
         pipeline = self._insert.pipeline
         by_place = batch.names is None or self._by_place
         rows = batch.columns if by_place else batch.plain
-        made, seconds = pipeline.batch(rows, self._is_train, with_time=self._timed)
+        made, seconds = pipeline.batch(rows, self._insert.learn, with_time=self._timed)
         names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
         values = made if by_place else made.values()
         columns = tuple(as_array(*each, text=True) for each in zip(names, values, strict=True))
@@ -188,6 +191,8 @@ class FeatureBatches(BatchWrapper):
             return self.source.event_tables(tables)
         if self._tables is not None:
             return list(self._tables)
+        if self._insert.schema is not None:
+            return list(tables)
         return network_event_tables(self._insert.specs, tables)
 
 

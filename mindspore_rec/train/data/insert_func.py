@@ -12,6 +12,7 @@ from mindspore.dataset import Dataset
 from mindspore_rec.common.columns.dataset_columns import map_dataset
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline, name_taken
 from mindspore_rec.common.columns.feature_spec import check_specs
+from mindspore_rec.common.columns.schema.schema import Schema
 
 __all__ = ["InsertFunc"]
 
@@ -20,14 +21,16 @@ class InsertFunc:
     """Function made by `get_insert_func`; call it with a Dataset, or a dict or tuple of columns.
 
     Args:
-        specs: FeatureSpec objects, or a FeaturePipeline.
+        specs: FeatureSpec objects, a FeaturePipeline, or a Schema, which does not learn.
         with_time: whether the output contains the batch's event time, if a feature is the
             timestamp. If False, the timestamp column is not read and not in the output. Default:
             True.
         learn: whether each batch first updates the pipeline's statistics. Default: True.
 
     Attributes:
+        schema: the Schema, or None.
         pipeline: the FeaturePipeline that computes the keys.
+        learn: whether batches update the statistics.
         specs: the features.
         features: the features that are looked up.
         timestamp: the timestamp feature, or None.
@@ -35,6 +38,8 @@ class InsertFunc:
     """
 
     def __init__(self, specs: Any, *, with_time: bool = True, learn: bool = True) -> None:
+        self.schema = specs if isinstance(specs, Schema) else None
+        specs = specs if self.schema is None else self.schema.pipeline
         is_pipeline = isinstance(specs, FeaturePipeline)
         self.pipeline = (
             specs if is_pipeline else FeaturePipeline(check_specs(specs), keep_rest=True)
@@ -43,19 +48,19 @@ class InsertFunc:
         self.features = tuple(spec for spec in self.specs if not spec.is_timestamp)
         self.timestamp = self.pipeline.timestamp
         self._time = self.timestamp if with_time else None
-        self._learn = learn
+        self.learn = learn and self.schema is None
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch or Dataset with keys in place of features; see `get_insert_func`."""
         if isinstance(batch, Dataset):
-            return map_dataset(self.pipeline, batch, self._learn, with_time=self._time is not None)
+            return map_dataset(self.pipeline, batch, self.learn, with_time=self._time is not None)
         if not isinstance(batch, (Mapping, tuple, list)):
             raise TypeError(
                 "a batch must be a dict or a tuple of columns, or a mindspore.dataset.Dataset, got "
                 f"{type(batch).__name__}"
             )
-        made, seconds = self.pipeline.batch(batch, self._learn, with_time=self._time is not None)
+        made, seconds = self.pipeline.batch(batch, self.learn, with_time=self._time is not None)
         if self._time is None:
             return made
         if seconds is None:

@@ -6,22 +6,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import mindspore as ms
-from mindspore import Tensor, nn
-from mindspore.train import Callback, Model, RunContext
-from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
+from mindspore import nn
+from mindspore.train import Callback
+from mindspore.train.callback import _CallbackManager
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.old_arguments import WithoutEffect, takes_old
-from mindspore_rec.common.parallel.agreed_error import raise_on
-from mindspore_rec.common.parallel.channel import Group
-from mindspore_rec.common.stream.batches import Batch, BatchSource
+from mindspore_rec.common.stream.batches import BatchSource
 from mindspore_rec.common.stream.interrupt import Interruption
 from mindspore_rec.train.callbacks.callback_list import callback_list, evaluation_callbacks
 from mindspore_rec.train.callbacks.progress import ProgressBar, StopOnNaN
@@ -33,38 +29,32 @@ from mindspore_rec.train.callbacks.validation import (
 )
 from mindspore_rec.train.checkpoint.directory import save_checkpoint
 from mindspore_rec.train.checkpoint.publication import Publication
-from mindspore_rec.train.data.batch_sources import batch_source
-from mindspore_rec.train.data.finite_batches import check_batch, check_inputs
-from mindspore_rec.train.data.given_data import check_batches_given, check_read_again, no_batch
-from mindspore_rec.train.data.label_range import check_label_range
-from mindspore_rec.train.graph.batch_columns import BatchColumns
+from mindspore_rec.train.data.finite_batches import check_inputs
+from mindspore_rec.train.data.given_data import check_read_again, no_batch
 from mindspore_rec.train.graph.cell_caller import CellCaller
-from mindspore_rec.train.graph.graph_mode import graph_mode
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.loop.amp_level import apply_amp_level
 from mindspore_rec.train.loop.cells import EvalCell, LossCell
-from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode, hint_undefined, hint_untrained
+from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode
 from mindspore_rec.train.loop.id_columns import PrefetchIds
 from mindspore_rec.train.loop.loop import TrainLoop
+from mindspore_rec.train.loop.model_evaluation import ModelEvaluation, check_learns_nothing
 from mindspore_rec.train.loop.old_arguments import takes_prefetch_ids
 from mindspore_rec.train.loop.prefetch import PrefetchStage
 from mindspore_rec.train.loop.schema_loss import loss_of
 from mindspore_rec.train.loop.schema_metrics import metrics_of
 from mindspore_rec.train.loop.schema_training import SchemaTraining, is_raw, schema_of
 from mindspore_rec.train.loop.step import TrainStep
-from mindspore_rec.train.metrics.gauc import GAUC
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
 from mindspore_rec.train.models.served import BUILDER, builder_arguments
 from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
+from mindspore_rec.train.optim.in_cell import optimizers_in
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.hash_table import HashTable
-from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.peers import Alone, Peers, check_same, current_group
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
-from mindspore_rec.train.workers.worker_feed import evaluation_feed
-from mindspore_rec.train.workers.worker_metrics import WorkerMetrics
 from mindspore_rec.train.workers.worker_parameters import share_parameters
 from mindspore_rec.train.workers.worker_random import draw_apart
 from mindspore_rec.train.workers.worker_state import WorkerState
@@ -74,7 +64,7 @@ __all__ = ["RecModel"]
 _LEARNING_RATE = 0.002  # of the default optimizer
 
 
-class RecModel(Model):
+class RecModel(ModelEvaluation):
     """Model for training, evaluation and prediction of a recommendation network.
 
     It is a `mindspore.train.Model` with these differences:
@@ -94,7 +84,8 @@ class RecModel(Model):
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
     * If the network was made from a `Schema`, data may also be rows of raw columns: a
-      `mindspore_rec.data.Rows`, a DataFrame or an Arrow Table. The model then runs in graph mode,
+      `mindspore_rec.data.Rows`, a DataFrame, an Arrow Table, or a `StreamSource` such as a
+      `KafkaSource`. The model then runs in graph mode,
       whatever MindSpore's mode is.
 
     Args:
@@ -162,8 +153,6 @@ class RecModel(Model):
         >>> model.predict(ids).shape
         (2, 1)
     """
-
-    _metric_fns: Any
 
     def __init__(
         self,
@@ -455,7 +444,7 @@ class RecModel(Model):
                 "returns the mean loss of valid_dataset"
             )
         source = self._source("valid_dataset", valid_dataset, self._eval_network)
-        _check_learns_nothing(source)
+        check_learns_nothing(source)
         check_read_again("valid_dataset", valid_dataset, evaluations, "evaluations")
         if source.length == 0:
             raise no_batch("valid_dataset", source)
@@ -543,6 +532,7 @@ class RecModel(Model):
         Args:
             rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
                 scales of the schema have learned nothing, they learn from a sample of the rows.
+                Also a `StreamSource`, from which scales do not learn: fit the schema before.
             batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
                 rows.
 
@@ -562,18 +552,6 @@ class RecModel(Model):
         if self._rows is None or data is None:
             return data
         return self._rows.batches(data, argument, self._metric_fns, is_train)
-
-    def _mode(self) -> AbstractContextManager[None]:
-        """Return graph mode for a network that was made from a schema, which compiles in it.
-
-        MindSpore's default, PyNative mode, is several times slower. Networks of a user's own may
-        need PyNative mode, so their mode is the user's.
-        """
-        return nullcontext() if self._rows is None else graph_mode()
-
-    def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
-        check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
-        return batch_source(data, argument)
 
     def _run_params(
         self,
@@ -649,10 +627,10 @@ class RecModel(Model):
             decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
             loop.stop_on_nan = bool(stop_on_nan) and not decided
             loop.finite_columns = loop.stop_on_nan
-            loop.optimizers = _optimizers_in(self._train_network)
+            loop.optimizers = optimizers_in(self._train_network)
             work(loop)
         summary = loop.finish(time.perf_counter() - begin)
-        summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
+        summary.tables = [TableSummary.of(table) for table in tables_of(self._train_network)]
         if progress:
             print(summary, file=sys.stderr, flush=True)
         return summary
@@ -667,15 +645,6 @@ class RecModel(Model):
         draw_apart(group, self._network)
         state = WorkerState(group, self._network)
         return Peers(group, run.train_source, self._sums_loss(), state)
-
-    def _sums_loss(self) -> bool:
-        """Return True if a batch's loss is the sum over its rows, False if the loss is the mean."""
-        loss = self._loss_fn
-        reduction = getattr(loss, "reduction", None)
-        if isinstance(reduction, str):
-            return reduction == "sum"
-        # Some losses of MindSpore store the reduction only in the attributes of LossBase.
-        return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
 
     def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
         """Return the settings that must be the same on all workers, as JSON values."""
@@ -695,7 +664,7 @@ class RecModel(Model):
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
-        check_covered(self._train_network, _optimizers_in(self._train_network) or None)
+        check_covered(self._train_network, optimizers_in(self._train_network) or None)
 
     # ---- evaluation and prediction
 
@@ -732,106 +701,6 @@ class RecModel(Model):
         hint_sink_mode(dataset_sink_mode)
         valid_dataset = self._arrays("valid_dataset", valid_dataset, is_train=False)
         return self._measure(valid_dataset, callbacks, progress, epoch=1)
-
-    def _measure(
-        self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int, finite: bool = True
-    ) -> dict[str, Any]:
-        from tqdm import tqdm
-
-        source = self._source("valid_dataset", valid_dataset, self._eval_network)
-        _check_learns_nothing(source)
-        group = current_group()
-        source = worker_source(source, group, "valid_dataset")
-        self._hint_untrained()
-        run = self._callback_params("eval")
-        run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
-        run.valid_source = source
-        run.cur_epoch_num = epoch
-        run.finite_columns = finite
-        run.batch_num = source.length or sys.maxsize
-        run.list_callback = callback_list(callbacks)
-        self._clear_metrics()
-        hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
-        with (
-            self._mode(),
-            _CallbackManager(run.list_callback) as manager,
-            tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
-            self._caller(self._eval_network).columns.named(lambda: source.column_names),
-        ):
-            self._evaluate(run, manager, bar, group)
-        hint_undefined(self._metric_fns, run.metrics)
-        return dict(run.metrics)
-
-    def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
-        """Check the columns of the next batch, and return the columns as Tensors."""
-        columns.names = batch.names or ()
-        where = f"batch {run.cur_step_num} of valid_dataset"
-        if run.finite_columns:
-            check_batch(batch, columns, where)
-        if run.cur_step_num == 0:
-            check_label_range(batch.columns, columns, self._loss_fn, where)
-        return as_tensors(batch.columns, columns=columns)
-
-    def _evaluate(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
-        """Evaluate this worker's share, in the same number of steps as the other workers."""
-        context = RunContext(run)
-        call = self._caller(self._eval_network)
-        metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
-        feed = evaluation_feed(group, run.valid_source, "valid_dataset")
-        batches = run.valid_source.read()
-
-        def read() -> Batch | None:
-            batch = next(batches, None)
-            if batch is None:
-                return None
-            columns = self._eval_columns(batch, call.columns, run)
-            return replace(batch, columns=columns)
-
-        feed.start(read, Reader(wants_stop=context.get_stop_requested))
-        manager.on_eval_begin(context)
-        manager.on_eval_epoch_begin(context)
-        while (batch := feed.next()) is not None:
-            run.cur_step_num += 1
-            run.eval_dataset_element = batch.columns
-            samples = feed.begin_step(run.cur_step_num, batch)
-            manager.on_eval_step_begin(context)
-            run.net_outputs = call(False, *batch.columns)
-            metrics.update(run.net_outputs, samples, self._update_some)
-            bar.update(1)
-            manager.on_eval_step_end(context)
-            if feed.stopped:
-                break
-        feed.check()
-        if run.cur_step_num == 0:
-            raise_on(group.rank, 0, no_batch("valid_dataset", run.valid_source))
-        metrics.merge()
-        manager.on_eval_epoch_end(context)
-        run.metrics = self._get_metrics()
-        run.eval_results = dict(run.metrics)
-        manager.on_eval_end(context)
-
-    def _update_metrics(self, outputs: Any) -> None:
-        """Pass the outputs of the evaluation network to the metrics; a GAUC gets the groups too."""
-        if self._rows is None or not self._rows.has_group(self._metric_fns):
-            super()._update_metrics(outputs)
-            return
-        every = self._metric_fns
-        grouped = {name: each for name, each in every.items() if isinstance(each, GAUC)}
-        self._metric_fns = {name: each for name, each in every.items() if name not in grouped}
-        try:
-            super()._update_metrics(outputs)
-        finally:
-            self._metric_fns = every
-        for metric in grouped.values():
-            metric.update(*outputs[1:])
-
-    def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
-        every = self._metric_fns
-        self._metric_fns = metrics
-        try:
-            self._update_metrics(outputs)
-        finally:
-            self._metric_fns = every
 
     def predict(self, *predict_data: Any, backend: str | None = None, config: Any = None) -> Any:
         """Return the network's output for the inputs; no table changes.
@@ -948,33 +817,6 @@ class RecModel(Model):
         """
         _refuse_layouts("infer_predict_layout")
 
-    # ---- shared
-
-    def _hint_untrained(self) -> None:
-        if not self._has_rows:
-            self._has_rows = hint_untrained(self._network)
-
-    def _callback_params(self, mode: str) -> Any:
-        run = _InternalCallbackParam()
-        run.mode = mode
-        run.network = self._network
-        run.optimizer = self._optimizer
-        run.loss_fn = self._loss_fn
-        run.parallel_mode = self._parallel_mode
-        run.device_number = self._device_number
-        run.loss_scale_mananger = self._loss_scale_manager  # the spelling that Model reads
-        run.dataset_sink_mode = False
-        run.cur_step_num = 0
-        return run
-
-    def _caller(self, cell: nn.Cell) -> CellCaller:
-        if id(cell) not in self._callers:
-            self._callers[id(cell)] = CellCaller(cell, self._network, _is_labelled(cell))
-            self._caller_tables[id(cell)] = tables_of(cell)
-        for table in self._caller_tables[id(cell)]:
-            table.check_not_replaced()  # an operator's error would break the graph
-        return self._callers[id(cell)]
-
 
 def _refuse_layouts(method: str) -> NoReturn:
     raise RuntimeError(
@@ -982,39 +824,3 @@ def _refuse_layouts(method: str) -> NoReturn:
         "workers are started by python -m mindspore_rec.launch, and the placement of a table says "
         "which of them has its rows"
     )
-
-
-def _check_learns_nothing(source: BatchSource) -> None:
-    if source.learns:
-        raise ValueError(
-            f"valid_dataset is a {type(source).__name__} whose features learn of its batches: "
-            "evaluate FeatureBatches(source, pipeline, is_train=False), or a StreamingDataset with "
-            "pipeline.apply as its transform"
-        )
-
-
-def _is_labelled(cell: nn.Cell) -> bool:
-    """Return whether the last column of the cell's batches is a label, not a network input."""
-    inside = cell.network if isinstance(cell, TrainStep) else cell
-    return isinstance(inside, (LossCell, EvalCell))
-
-
-def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
-    """Return all optimizers of a training cell, including optimizers in lists, tuples and dicts."""
-    optimizers: list[nn.Optimizer] = []
-    for _, inside in cell.cells_and_names():
-        members: list[Any] = [inside]
-        for value in vars(inside).values():
-            if isinstance(value, (list, tuple)):
-                members += value
-            elif isinstance(value, dict):
-                members += value.values()
-        optimizers += [each for each in members if isinstance(each, nn.Optimizer)]
-    return list({id(each): each for each in optimizers}.values())
-
-
-def _table_summary(table: Any) -> TableSummary:
-    stats = table.stats()
-    parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
-    memory_bytes = sum(stats[part] for part in parts)
-    return TableSummary(table.name, table.dim, stats["rows"], memory_bytes)

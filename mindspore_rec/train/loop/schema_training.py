@@ -18,6 +18,8 @@ from mindspore_rec.common.data.batches import ArrowBatches
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
+from mindspore_rec.common.stream.source import StreamSource
+from mindspore_rec.train.data.feature_batches import stream_batches
 from mindspore_rec.train.data.schema_batches import SchemaBatches
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
 from mindspore_rec.train.metrics.gauc import GAUC
@@ -113,7 +115,8 @@ class SchemaTraining:
         """Return batches of arrays if data are raw rows; other data unchanged.
 
         Args:
-            data: a `Rows`, its batches, a DataFrame or an Arrow Table; or other data.
+            data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
+                columns, such as a `KafkaSource`; or other data.
             argument: name of the data in messages.
             metrics: metrics of the model, by name.
             is_train: True for training data, which are shuffled, and from which the scales learn if
@@ -126,6 +129,9 @@ class SchemaTraining:
         """
         rows: Rows
         source: ArrowBatches
+        if isinstance(data, StreamSource):
+            self.schema.check_fitted()
+            return SchemaBatches(stream_batches(data), self.schema, is_train=is_train)
         if isinstance(data, ArrowBatches):
             rows, source = Rows(data.selection), data
         elif is_raw(data):
@@ -141,10 +147,8 @@ class SchemaTraining:
                 raise missing_column(name, rows.names)
         if is_train:
             self.fit(rows)
-        elif not self.schema.is_fitted:
-            raise ValueError(
-                "the scales of the schema have learned nothing: train, load, or call schema.fit"
-            )
+        else:
+            self.schema.check_fitted()
         if not is_train:
             self._check_not_thinned(source, argument, "metrics count rows without weights")
             with_group = self.has_group(metrics)

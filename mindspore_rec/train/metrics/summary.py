@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindspore_rec.common.old_arguments import Renamed, old_attribute, takes_old
+from mindspore_rec.train.metrics.summary_html import curve_html, table_html
 
 __all__ = ["TableSummary", "TrainSummary"]
 
@@ -29,10 +30,20 @@ class TableSummary:
     rows: int
     bytes: int
 
+    @classmethod
+    def of(cls, table: Any) -> TableSummary:
+        """Return the statistics of a table now."""
+        stats = table.stats()
+        parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
+        memory_bytes = sum(stats[part] for part in parts)
+        return cls(table.name, table.dim, stats["rows"], memory_bytes)
+
 
 @dataclass
 class TrainSummary:
     """Statistics of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
+
+    A notebook shows the metrics and the tables, and a curve of each metric over the evaluations.
 
     Args:
         steps: number of completed optimizer steps.
@@ -116,6 +127,26 @@ class TrainSummary:
                 f"{table.bytes / 2**20:,.1f} MiB"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return metrics, curves and tables as HTML, for notebooks."""
+        figures = [
+            (self._ending(), f"{self.steps:,} steps, {self.seconds:.1f} s"),
+            ("samples", f"{self.samples:,}, {self.samples_per_second:,.0f} per second"),
+            ("loss of the last step", f"{self.loss:.5f}"),
+            *((name, f"{value:.5f}") for name, value in self.metrics.items()),
+        ]
+        parts = [table_html(("metric", "value"), figures)]
+        for name in dict.fromkeys(name for _, metrics in self.history for name in metrics):
+            points = [(step, metrics[name]) for step, metrics in self.history if name in metrics]
+            parts.append(curve_html(name, points))
+        if self.tables:
+            rows = [
+                (each.name, f"{each.rows:,}", str(each.embedding_dim), f"{each.bytes / 2**20:,.1f}")
+                for each in self.tables
+            ]
+            parts.append(table_html(("table", "rows", "embedding_dim", "MiB"), rows))
+        return "".join(parts)
 
     def _ending(self) -> str:
         if self.interrupted:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -255,6 +256,33 @@ class Schema:
         names = [[each.name for each in schema.columns] for schema in (self, other)]
         same = names[0] == names[1] and self.embedding_dim == other.embedding_dim
         return same and plain(self) == plain(other)
+
+    def check_fitted(self) -> None:
+        """Raise ValueError if the scales of numbers have learned nothing."""
+        if not self.is_fitted:
+            raise ValueError(
+                "the scales of the schema have learned nothing: train, load, or call schema.fit"
+            )
+
+    def with_times(self) -> Schema:
+        """Return a copy whose first array is the times of the rows, for a `FeatureWorker`.
+
+        The copy shares the scales of this schema. The trainer reads the arrays with `received`.
+
+        Raises:
+            ValueError: the schema has no time.
+        """
+        if self.time is None:
+            raise ValueError("the schema must have a time, a TimeColumn, to send times")
+        made = copy.copy(self)
+        made.pipeline = self.pipeline.with_times()
+        return made
+
+    def received(self) -> Schema:
+        """Return a copy that reads arrays which a `FeatureWorker` made with `with_times`."""
+        made = copy.copy(self)
+        made.pipeline, made.is_fitted = self.pipeline.received(), True
+        return made
 
     def _take(self, state: Mapping[str, Any]) -> None:
         learned = {**self.pipeline.state_dict(), **{n: v for n, v in state.items() if n != ""}}

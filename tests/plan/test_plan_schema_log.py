@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dry run over the keys of a schema's tables: the same figures as for a log of these keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mindspore_rec import Schema
+from mindspore_rec.data import read
+from mindspore_rec.feature import (
+    PADDING_KEY,
+    CategoryColumn,
+    LabelColumn,
+    ListColumn,
+    NumberColumn,
+    TimeColumn,
+)
+from mindspore_rec.plan import Choices, KeyLog, SchemaLog, simulate
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "user": [f"u{each}" for each in rng.zipf(1.5, ROWS) % 300],
+            "item": rng.zipf(1.5, ROWS) % 200,
+            "seen": [rng.integers(0, 200, int(k)) for k in rng.integers(0, 6, ROWS)],
+            "price": rng.normal(0, 1, ROWS),
+            "ts": 1_700_000_000_000 + np.arange(ROWS) * 1000,
+            "clicked": rng.integers(0, 2, ROWS),
+        }
+    )
+    path = tmp_path_factory.mktemp("log") / "clicks.parquet"
+    pq.write_table(table, path, row_group_size=170)
+    columns = [
+        CategoryColumn("user"),
+        CategoryColumn("item", table="items"),
+        ListColumn("seen", table="items", length=3),
+        NumberColumn("price"),
+        TimeColumn("ts", unit="ms"),
+        LabelColumn("clicked"),
+    ]
+    return read(path, Schema(columns).fit(table))
+
+
+def test_figures_are_those_of_a_log_of_the_same_keys(rows: Any, tmp_path: Path) -> None:
+    arrays = rows.schema.arrays_of(rows.to_table())["ids"]
+    places = [range(f.start, f.stop) for f in rows.schema.fields if f.column in ("item", "seen")]
+    keys = [[k for place in places for k in row[place] if k != PADDING_KEY] for row in arrays]
+    seconds = 1_700_000_000 + np.arange(ROWS)
+    pq.write_table(pa.table({"keys": keys, "ts": seconds}), tmp_path / "keys.parquet")
+    log, schema_log = KeyLog([tmp_path / "keys.parquet"], ["keys"], "ts"), SchemaLog(rows, "items")
+    choices = Choices(admission=[1, 2], idle_seconds=[50], capacity=[40])
+    assert simulate(schema_log, choices, 100, 64) == simulate(log, choices, 100, 64)
+    user = next(iter(SchemaLog(rows).batches(ROWS)))
+    assert len(user.keys) == 2 * ROWS and user.time == seconds[-1]  # and the price's bucket
+
+
+def test_what_is_refused(rows: Any) -> None:
+    with pytest.raises(ValueError, match=r"one of \[None, 'items'\], got 'item'"):
+        SchemaLog(rows, "item")
+    with pytest.raises(ValueError, match="read with a schema"):
+        SchemaLog(read(rows.to_table()))
+    with pytest.raises(TypeError, match="must be what mindspore_rec.data.read returned"):
+        SchemaLog([1])  # type: ignore[arg-type]
+    unfitted = Schema.from_description(rows.schema.describe())
+    with pytest.raises(ValueError, match="have learned nothing"):
+        SchemaLog(read(rows.to_table(), unfitted))
