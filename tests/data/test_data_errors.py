@@ -209,6 +209,14 @@ def test_bad_json_lines(tmp_path):
     assert read(path, format=JsonLinesFormat(), bad_rows=BadRows(0.9)).names == ["id"]
 
 
+def test_json_lines_that_are_not_utf8(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"ort": "Bonn"}\n{"ort": "Köln"}\n'.encode("latin-1"))
+    fails(lambda: read(path).to_table(), "a.jsonl, line 2", "not UTF-8 text: name the encoding")
+    latin = JsonLinesFormat(encoding="latin-1")
+    assert read(path, format=latin).to_table()["ort"].to_pylist() == ["Bonn", "Köln"]
+
+
 def test_messages_are_one_sentence_of_the_file(tmp_path):
     (tmp_path / "a.csv").write_text('id,t\n1,"a\nb"\n2\n')
     quoted = CsvFormat(newlines_in_values=True)

@@ -25,7 +25,12 @@ SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=3)
 GROUPS = st.integers(1, 40)
 BATCH = st.integers(1, 50)
 ORDERS = st.fixed_dictionaries(
-    {"shuffle": st.booleans(), "seed": st.integers(0, 3), "buffer_rows": st.integers(1, 80)}
+    {
+        "shuffle": st.booleans(),
+        "seed": st.integers(0, 3),
+        "buffer_rows": st.integers(1, 80),
+        "divide": st.sampled_from(["rows", "windows"]),
+    }
 )
 
 
@@ -97,24 +102,24 @@ def test_a_restart_anywhere_goes_on_with_the_same_bits(sizes, group, size, order
         rows = write(Path(folder), sizes, group, "parquet")
 
         def share(worker: int, state: dict | None = None) -> ArrowBatches:
-            made = rows.batches(size, threads=2, **order)
-            if workers > 1:
-                made = made.split_by_worker(worker, workers)
+            made = rows.batches(max(size, workers), threads=2, **order)
+            made.split_by_worker(worker, workers)
             if state is not None:
                 made.load_state_dict(json.loads(json.dumps(state)))
             return made
 
-        whole = [share(worker) for worker in range(workers)]
-        read_batches = [[each for _ in range(2) for each in rest(one)] for one in whole]
-        for worker, one in enumerate(whole):
-            assert one.passes == 2 and one.batches == len(read_batches[worker])
+        for worker in range(workers):
+            one = share(worker)
+            # Numbers of batches count the last batch also if the worker has no rows of it.
+            whole = [(each.number, ids(each.plain)) for _ in range(2) for each in one.read()]
+            assert one.passes == 2 and one.batches >= len(whole)
             for number in range(one.batches + 1):
                 if data.draw(st.integers(0, 3)):
                     continue
                 resumed = share(worker, one.state_dict(number))
                 assert resumed.batches == number
-                left = rest(resumed) + (rest(resumed) if resumed.passes < 2 else [])
-                assert left[: len(read_batches[worker]) - number] == read_batches[worker][number:]
+                left = [batch for after, batch in whole if after is not None and after > number]
+                assert (rest(resumed) + rest(resumed))[: len(left)] == left
 
 
 @settings(max_examples=60)
@@ -126,11 +131,15 @@ def test_workers_may_change_in_the_middle_of_a_pass(sizes, group, size, order, c
         rows = write(Path(folder), sizes, group, "parquet")
         for place, workers in enumerate(counts):
             last, states = place == len(counts) - 1, []
+            together = data.draw(st.integers(0, 4))
             for worker in range(workers):
-                one = rows.batches(size, threads=1, **order).split_by_worker(worker, workers)
+                one = rows.batches(max(size, 4), threads=1, **order)
+                one.split_by_worker(worker, workers)
                 if state is not None:
                     one.load_state_dict(state)
-                taken = 10**6 if last else data.draw(st.integers(0, 4))
+                # Workers that divide rows read the same batches in step.
+                apart = order["divide"] == "windows" and not last
+                taken = data.draw(st.integers(0, 4)) if apart else 10**6 if last else together
                 reading = one.read()
                 while taken and (batch := next(reading, None)) is not None:
                     found += batch.columns[0].to_pylist()
@@ -143,27 +152,43 @@ def test_workers_may_change_in_the_middle_of_a_pass(sizes, group, size, order, c
 
 
 @pytest.mark.parametrize("workers", [2, 5])
+def test_any_workers_divide_the_rows_of_the_same_batches(tmp_path, workers):
+    rows = write(tmp_path, [97, 30], 20, "parquet")
+    whole = rest(rows.batches(10, shuffle=True, buffer_rows=40))
+    shares = [
+        rest(rows.batches(10, shuffle=True, buffer_rows=40).split_by_worker(each, workers))
+        for each in range(workers)
+    ]
+    joined = [
+        sum((each[number] for each in shares if number < len(each)), [])
+        for number in range(len(whole))
+    ]
+    assert joined == whole
+
+
+@pytest.mark.parametrize("workers", [2, 5])
 def test_more_workers_than_row_groups_share_the_rows(tmp_path, workers):
     rows = write(tmp_path, [97], 97, "parquet")
     shares = [
-        rest(rows.batches(10, shuffle=True).split_by_worker(each, workers))
+        rest(rows.batches(10, shuffle=True, divide="windows").split_by_worker(each, workers))
         for each in range(workers)
     ]
     sizes = [sum(map(len, each)) for each in shares]
     assert sorted(sum(sum(shares, []), [])) == list(range(97))
     assert max(sizes) - min(sizes) <= 1
     lengths = [
-        rows.batches(10, shuffle=True).split_by_worker(each, workers).length
+        rows.batches(10, shuffle=True, divide="windows").split_by_worker(each, workers).length
         for each in range(workers)
     ]
     assert lengths == list(map(len, shares))
 
 
-def test_workers_that_divide_the_rows_after_loading_go_on_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("divide", ["rows", "windows"])
+def test_workers_that_divide_the_rows_after_loading_go_on_with_the_same_bits(tmp_path, divide):
     rows = write(tmp_path, [240], 10, "parquet")
 
     def share(worker: int, state: dict | None = None) -> ArrowBatches:
-        made = rows.batches(24, shuffle=True, threads=1)
+        made = rows.batches(24, shuffle=True, divide=divide, threads=1)
         if state is not None:
             made.load_state_dict(json.loads(json.dumps(state)))
         return made.split_by_worker(worker, 3)
@@ -210,8 +235,7 @@ def test_a_sample_and_a_split_follow_from_the_place_of_a_row(tmp_path):
         found: dict[int, float] = {}
         for worker in range(workers):
             batches = thinned.batches(16, shuffle=True, seed=workers)
-            share = batches.split_by_worker(worker, workers) if workers > 1 else batches
-            for batch in share:
+            for batch in batches.split_by_worker(worker, workers):
                 found.update(zip(ids(batch), batch["weight"].to_pylist(), strict=True))
         assert set(found) == expected
         assert all(weight == (1 if row % 4 == 0 else 4) for row, weight in found.items())
@@ -244,12 +268,48 @@ def test_a_state_of_other_data_or_order_is_refused(tmp_path):
         rows.split(0.5)[0].batches(10, shuffle=True, seed=1).load_state_dict(state)
     with pytest.raises(TypeError, match="what state_dict"):
         rows.batches(10).load_state_dict({"batches": 1})
-    lonely = rows.batches(10).split_by_worker(0, 2).state_dict()
+    lonely = rows.batches(10, divide="windows").split_by_worker(0, 2).state_dict()
     with pytest.raises(ValueError, match=r"workers \[0\] of 2, and worker 0 of 3 needs all 2"):
-        rows.batches(10).split_by_worker(0, 3).load_state_dict(lonely)
+        rows.batches(10, divide="windows").split_by_worker(0, 3).load_state_dict(lonely)
     resized = rows.batches(3, shuffle=True, seed=1)
     resized.load_state_dict(state)
     assert sorted(sum(rest(resized), [])) == list(range(50))
+
+
+def test_each_worker_has_batches_of_its_own(tmp_path):
+    batches = write(tmp_path, [50], 10, "parquet").batches(10)
+    assert batches.split_by_worker(0, 1) is batches
+    assert batches.split_by_worker(1, 2) is batches and batches.split_by_worker(1, 2) is batches
+    with pytest.raises(ValueError, match=r"worker 1 of 2: call rows.batches\(\) for worker 0"):
+        batches.split_by_worker(0, 2)
+
+
+@pytest.mark.parametrize("divide", ["rows", "windows"])
+def test_a_state_may_be_loaded_before_the_workers_are_known(tmp_path, divide):
+    """As RecCheckpoint does: restore() comes before the training divides its data."""
+    rows = write(tmp_path, [300], 5, "parquet")
+
+    def share(worker: int) -> ArrowBatches:
+        return rows.batches(12, shuffle=True, buffer_rows=10, divide=divide).split_by_worker(
+            worker, 3
+        )
+
+    whole, states = [], []
+    for worker in range(3):
+        one = share(worker)
+        whole.append(rest(one))
+        states.append(one.state_dict(4))
+    for worker in range(3):
+        resumed = rows.batches(12, shuffle=True, buffer_rows=10, divide=divide)
+        resumed.load_state_dict(join_states(states))
+        assert resumed.batches == 4
+        assert rest(resumed.split_by_worker(worker, 3)) == whole[worker][4:]
+
+
+def test_a_batch_has_rows_for_each_worker():
+    batches = read(table_of(9)).batches(2)
+    with pytest.raises(ValueError, match="at least the number of workers, 3, .* got 2"):
+        batches.split_by_worker(0, 3)
 
 
 def test_an_iteration_that_is_left_early_is_over(tmp_path):

@@ -68,7 +68,7 @@ class BadRowCount:
         self._lock = threading.Lock()
         self._parts: set[tuple[Any, ...]] = set()
         self._rows = self._bad = 0
-        self._first: list[BadRow] = []
+        self._first: list[tuple[tuple[Any, ...], BadRow]] = []
         self._due = _CHECK_AFTER
         if settings.keep is not None:
             Path(settings.keep).write_bytes(b"")
@@ -87,7 +87,7 @@ class BadRowCount:
             self._parts.add(part)
             self._rows += rows
             self._bad += len(bad)
-            self._first += bad[: _SHOWN - len(self._first)]
+            self._first += [(part[:2], each) for each in bad[: _SHOWN - len(self._first)]]
             if bad and self.settings.keep is not None:
                 with Path(self.settings.keep).open("a", encoding="utf-8") as file:
                     for each in bad:
@@ -100,14 +100,19 @@ class BadRowCount:
         """Raise a ValueError if the share of bad rows is larger than allowed."""
         if self._bad > self.settings.most_share * self._rows:
             raise ValueError(
-                f"{self._bad} of {self._rows} rows cannot be read, more than the share "
-                f"{self.settings.most_share:g} that bad_rows allows; the first: {self._first[0]}"
+                f"{self._bad} of {self._rows} rows cannot be read, more than "
+                f"the share {self.settings.most_share:g} that bad_rows allows; the first: "
+                f"{self._in_order()[0]}"
             )
 
     def report(self) -> BadRowReport:
         """Return the counts so far."""
         with self._lock:
-            return BadRowReport(self._rows, self._bad, tuple(self._first))
+            return BadRowReport(self._rows, self._bad, tuple(self._in_order()))
+
+    def _in_order(self) -> list[BadRow]:
+        """Return the first bad rows in the order of files and parts, and not of threads."""
+        return [each for _, each in sorted(self._first, key=lambda one: one[0])]
 
 
 def _first_sentence(bad: BadRow) -> str:
@@ -138,7 +143,7 @@ def good_rows(
             return
         try:
             tables.append(parse(records[first:last]))
-        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
             if last - first == 1:
                 bad.append((first, error))
                 return

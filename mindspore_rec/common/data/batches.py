@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from mindspore_rec.common.data.order import Order
 from mindspore_rec.common.data.pipeline import Reading, cut, read_items
@@ -31,19 +32,24 @@ class ArrowBatches(BatchSource):
         batch_size: rows of a batch; of all workers together if several workers divide the rows.
         order: order of the rows.
         threads: number of threads that decode rows.
+        divide: what workers divide, "rows" of each batch or "windows".
     """
 
-    def __init__(self, selection: Selection, batch_size: int, order: Order, threads: int) -> None:
+    def __init__(
+        self, selection: Selection, batch_size: int, order: Order, threads: int, divide: str
+    ) -> None:
         self.selection = selection
         self.batch_size = batch_size
         self.order = order
         self.threads = threads
+        self.divide = divide
         self._worker = Worker(0, 1)
         self._next = Place(0)  # where the next iteration begins
         self._number = 0
         self._places: deque[tuple[int, Place]] = deque([(0, Place(0))], maxlen=_STATES_KEPT)
         self._digest = ""
-        self._loaded: Mapping[str, Any] | None = None  # until the first batch
+        self._begun = False  # whether a pass has been read
+        self._loaded: Mapping[str, Any] | None = None  # before the workers are known
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass, or over the rest of the pass after a restart.
@@ -51,8 +57,8 @@ class ArrowBatches(BatchSource):
         Raises:
             ValueError: there are no rows, or a row cannot be read.
         """
+        self._begun = True
         begin, self._next = self._next, Place(self._next.number + 1)
-        self._loaded = None
         return self._read(begin)
 
     @property
@@ -68,16 +74,16 @@ class ArrowBatches(BatchSource):
             return None
         windows = self.order.windows(parts, self._next.number, self.selection.data.sequential)
         rows = 0
-        for place, item in enumerate(self._next.items(len(windows), self._worker)):
+        for place, item in enumerate(self._next.items(len(windows), self._reader)):
             if place >= self._next.item:
                 whole = sum(parts[each].part.rows or 0 for each in windows[item.window])
                 low, high = item.range_of(whole)
                 rows += high - low - (self._next.rows if place == self._next.item else 0)
-        return -(-rows // self._share_of_batch)
+        return -(-rows // self._read_size)
 
     @property
     def passes(self) -> int:
-        """Number of complete passes before the one in which the last batch is."""
+        """Number of complete passes over all runs."""
         place = self._places[-1][1]
         return place.number + place.ended
 
@@ -106,7 +112,7 @@ class ArrowBatches(BatchSource):
         wanted = self._number if batches is None else batches
         for number, place in reversed(self._places):
             if number == wanted:
-                state = place.state(self._worker, self.order, self._data_digest())
+                state = place.state(self._reader, self.order, self._data_digest())
                 return {"batches": wanted, **state}
         raise ValueError(f"batches must be in [{self._places[0][0]}, {self._number}], got {wanted}")
 
@@ -123,42 +129,68 @@ class ArrowBatches(BatchSource):
             TypeError, ValueError: `state` is not of these data in this order.
             RuntimeError: batches have been read.
         """
-        if self._number or self._next != Place(0):
+        if self._begun or self._next != Place(0):
             raise RuntimeError("load_state_dict must be called before the first batch is read")
-        self._next = place_of(state, self._worker, self.order, self._data_digest())
-        self._number = int(state["batches"])
-        self._places.clear()
-        self._places.append((self._number, self._next))
+        self._begin_at(state)
         self._loaded = state
 
     def skip_passes(self, passes: int) -> None:
         """Mark `passes` passes as already read."""
         self._next = Place(self._next.number + passes)
-        self._loaded = None
 
     # ---- several workers
 
     def split_by_worker(self, worker: int, workers: int) -> ArrowBatches:
-        """Return the batches of one worker's share: no row is lost, and none is in two shares.
+        """Return this object, which from now on yields one worker's share of the rows.
 
-        Each pass divides its windows among the workers; if there are few, the rows of each window.
-        The workers' batches have `batch_size` rows together.
+        No row is lost, and none is in two shares. The workers' batches have `batch_size` rows
+        together. `divide` of `Rows.batches` says what they divide.
+
+        Raises:
+            ValueError: `worker` is out of range, a batch has fewer rows than there are workers, or
+                this object is the share of another worker: each worker needs batches of its own.
         """
         if not 0 <= worker < workers:
             raise ValueError(f"worker must be in [0, {workers - 1}], got {worker}")
-        share = copy.copy(self)
-        share._worker = Worker(worker, workers)
-        share._places = deque(self._places, maxlen=_STATES_KEPT)
-        if self._loaded is not None:  # this worker's own place, if there are as many as before
-            share._next = place_of(self._loaded, share._worker, self.order, self._data_digest())
-            share._places = deque([(self._number, share._next)], maxlen=_STATES_KEPT)
-        return share
+        if self.divide == "rows" and self.batch_size < workers:
+            raise ValueError(
+                f"batch_size must be at least the number of workers, {workers}, since each worker "
+                f"needs rows of each batch, got {self.batch_size}"
+            )
+        share = Worker(worker, workers)
+        if share == self._worker:
+            return self
+        if self._worker != Worker(0, 1) or self._begun:
+            raise ValueError(
+                f"these batches are read by worker {self._worker.number} of "
+                f"{self._worker.workers}: call rows.batches() for worker {worker} of {workers}"
+            )
+        self._worker = share
+        if self._loaded is not None:
+            self._begin_at(self._loaded)
+        return self
 
     @property
-    def _share_of_batch(self) -> int:
+    def _reader(self) -> Worker:
+        """The worker by which windows are divided: if rows are, each worker reads all windows."""
+        return self._worker if self.divide == "windows" else Worker(0, 1)
+
+    def _begin_at(self, state: Mapping[str, Any]) -> None:
+        self._next = place_of(state, self._reader, self.order, self._data_digest())
+        self._number = int(state["batches"])
+        self._places.clear()
+        self._places.append((self._number, self._next))
+
+    def _own(self, rows: int) -> tuple[int, int]:
+        """Return where this worker's share of `rows` rows begins and ends."""
         worker, workers = self._worker
-        size = self.batch_size
-        return max(size * (worker + 1) // workers - size * worker // workers, 1)
+        return rows * worker // workers, rows * (worker + 1) // workers
+
+    @property
+    def _read_size(self) -> int:
+        """Number of rows that make a batch, before the rows of a batch are divided."""
+        first, last = self._own(self.batch_size)
+        return max(last - first, 1) if self.divide == "windows" else self.batch_size
 
     def _data_digest(self) -> str:
         if not self._digest:
@@ -169,7 +201,7 @@ class ArrowBatches(BatchSource):
         selection, order = self.selection, self.order
         parts = selection.parts()
         windows = order.windows(parts, begin.number, selection.data.sequential)
-        items = begin.items(len(windows), self._worker)
+        items = begin.items(len(windows), self._reader)
         reading = Reading(
             windows,
             lambda each: selection.data.fetch(parts[each]),
@@ -184,23 +216,28 @@ class ArrowBatches(BatchSource):
         # The position after the last batch is the end of the pass, so a batch waits for the next.
         waiting = None
         for rows, item, used in cut(
-            read_items(reading, items, begin.item, begin.rows), self._share_of_batch
+            read_items(reading, items, begin.item, begin.rows), self._read_size
         ):
             if waiting is not None:
-                yield self._made(names, *waiting)
+                yield from self._made(names, *waiting)
             waiting = rows, begin._replace(item=item, rows=used)
         end = begin._replace(item=len(items), rows=0, ended=True)
         if waiting is not None:
-            yield self._made(names, waiting[0], end)
+            yield from self._made(names, waiting[0], end)
         self._keep(end)
         selection.data.bad.check()
-        if begin == Place(begin.number) and waiting is None and self._worker.workers == 1:
+        if begin == Place(begin.number) and waiting is None and self._reader.workers == 1:
             raise ValueError(f"{selection.data.source} has no rows{selection.why_empty()}")
 
-    def _made(self, names: tuple[str, ...], rows: Any, place: Place) -> Batch:
+    def _made(self, names: tuple[str, ...], rows: pa.RecordBatch, place: Place) -> Iterator[Batch]:
+        """Yield a batch, unless it has too few rows for this worker to have any."""
         self._number += 1
         self._keep(place)
-        return Batch(tuple(rows.columns), names, number=self._number)
+        if self.divide == "rows":
+            first, last = self._own(rows.num_rows)
+            rows = rows.slice(first, last - first)
+        if rows.num_rows:
+            yield Batch(tuple(rows.columns), names, number=self._number)
 
     def _keep(self, place: Place) -> None:
         """Remember the position after the last batch."""

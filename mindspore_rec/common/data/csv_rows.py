@@ -58,9 +58,8 @@ class CsvRows(TextRows):
             self._types = {f.name: f.type for f in types if f.name in self._names}
         else:
             self._infer(block)
-        self._schema = pa.schema(
-            [(name, self._types.get(name, pa.string())) for name in self._names]
-        )
+        self._types = {name: self._types.get(name, pa.string()) for name in self._names}
+        self._schema = pa.schema(list(self._types.items()))
 
     @property
     def schema(self) -> pa.Schema:
@@ -142,12 +141,15 @@ class CsvRows(TextRows):
             return
         try:
             table = self._read(body, self._types, None)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             # A row with too few or too many values: types come from the rows that are good.
             lines = [each for each in self.records(body) if self._fits(each)]
             if not lines:
                 return
-            table = self._read(b"".join(lines), self._types, None)
+            try:
+                table = self._read(b"".join(lines), self._types, None)
+            except pa.ArrowInvalid:  # quotes of one line go on in the next
+                return
         for field in table.schema:
             kind = field.type
             if pa.types.is_string(kind) and field.name not in self._settings.types:
@@ -161,7 +163,7 @@ class CsvRows(TextRows):
     def _fits(self, line: bytes) -> bool:
         try:
             self._read(line, dict.fromkeys(self._names, pa.string()), None)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             return False
         return True
 

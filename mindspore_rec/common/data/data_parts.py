@@ -116,10 +116,10 @@ class DataParts:
                         f"{file.name} has no column {name!r}, which {first.name} has: its columns "
                         f"are {file.schema.names}"
                     )
-                found, wanted = file.schema.field(name).type, first.schema.field(name).type
-                if not _castable(found, wanted):
+                kind, wanted = file.schema.field(name).type, first.schema.field(name).type
+                if not _castable(kind, wanted):
                     raise ValueError(
-                        f"column {name!r} has the type {found} in {file.name}, and {wanted} in "
+                        f"column {name!r} has the type {kind} in {file.name}, and {wanted} in "
                         f"{first.name}: a column must have one type in all files"
                     )
             self._checked.add(name)
@@ -151,19 +151,19 @@ class DataParts:
         return pa.Table.from_arrays(arrays, names=list(columns))
 
 
-def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
-    found, wanted = _values(found), _values(wanted)
-    if found == wanted or pa.types.is_null(found):
+def _castable(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    stored, wanted = _values(stored), _values(wanted)
+    if stored == wanted or pa.types.is_null(stored):
         return True
     numbers = (pa.types.is_integer, pa.types.is_floating)
-    if any(kind(found) for kind in numbers) and any(kind(wanted) for kind in numbers):
+    if any(is_kind(stored) for is_kind in numbers) and any(is_kind(wanted) for is_kind in numbers):
         return True
-    for kind in (_is_text, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal):
-        if kind(found) and kind(wanted):
+    for is_kind in (_is_text, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal):
+        if is_kind(stored) and is_kind(wanted):
             return True
     lists = (pa.types.is_list, pa.types.is_large_list)
-    if any(kind(found) for kind in lists) and any(kind(wanted) for kind in lists):
-        return _castable(found.value_type, wanted.value_type)
+    if any(is_kind(stored) for is_kind in lists) and any(is_kind(wanted) for is_kind in lists):
+        return _castable(stored.value_type, wanted.value_type)
     return False
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +21,21 @@ def ipc_rows(file: DataFile) -> FileRows:
     """Return the rows of an IPC file or of an IPC stream, which begin differently."""
     if file.codec:
         return IpcStreamRows(file)
-    with file.open() as opened:
+    with _damage_named(file.name, "file"), file.open() as opened:
         whole = opened.read(6) == b"ARROW1"
     return IpcFileRows(file) if whole else IpcStreamRows(file)
+
+
+@contextmanager
+def _damage_named(name: str, what: str) -> Iterator[None]:
+    """Raise a ValueError that names the file for an error of Arrow or of the system."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        shown = " ".join(str(error).split())
+        raise ValueError(f"{name} is no complete Arrow {what}: {shown}") from error
 
 
 class IpcFileRows(FileRows):
@@ -31,11 +44,8 @@ class IpcFileRows(FileRows):
     def __init__(self, file: DataFile) -> None:
         self.name = file.name
         self._file = file
-        try:
-            with file.open() as opened:
-                self._schema = pa.ipc.open_file(opened).schema
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{file.name} is no complete Arrow file: {error}") from error
+        with _damage_named(file.name, "file"), file.open() as opened:
+            self._schema = pa.ipc.open_file(opened).schema
         check_names(self._schema.names, file.name)
 
     @property
@@ -46,7 +56,7 @@ class IpcFileRows(FileRows):
     def parts(self) -> list[Part]:
         """Return the record batches."""
         made, place = [], 0
-        with self._file.open() as opened:
+        with _damage_named(self.name, "file"), self._file.open() as opened:
             reader = pa.ipc.open_file(opened, options=pa.ipc.IpcReadOptions(included_fields=[0]))
             for number in range(reader.num_record_batches):
                 rows = reader.get_batch(number).num_rows
@@ -58,8 +68,9 @@ class IpcFileRows(FileRows):
         """Return the rows of a record batch."""
         places = [self._schema.get_field_index(each) for each in columns] or [0]
         options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-        with self._file.open() as opened:
+        with _damage_named(self.name, "file"), self._file.open() as opened:
             batch = pa.ipc.open_file(opened, options=options).get_batch(number)
+            batch.validate(full=True)  # offsets of a damaged file may point anywhere
         return pa.Table.from_batches([batch]).select(list(columns))
 
 
@@ -72,11 +83,8 @@ class IpcStreamRows(FileRows):
         self.name = file.name
         self._file = file
         self._cursor = Cursor(self._batches)
-        try:
-            with file.stream() as opened:
-                self._schema = pa.ipc.open_stream(opened).schema
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{file.name} is no Arrow stream: {error}") from error
+        with _damage_named(file.name, "stream"), file.stream() as opened:
+            self._schema = pa.ipc.open_stream(opened).schema
         check_names(self._schema.names, file.name)
         self._parts: list[Part] | None = None
 
@@ -101,11 +109,14 @@ class IpcStreamRows(FileRows):
 
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
         """Return the rows of a record batch."""
-        return pa.Table.from_batches([fetched]).select(list(columns))
+        table = pa.Table.from_batches([fetched]).select(list(columns))
+        with _damage_named(self.name, "stream"):
+            table.validate(full=True)  # offsets of a damaged file may point anywhere
+        return table
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        with self._file.stream() as opened, pa.ipc.open_stream(opened) as reader:
-            yield from reader
+        with _damage_named(self.name, "stream"), self._file.stream() as opened:
+            yield from pa.ipc.open_stream(opened)
 
 
 class TableRows(FileRows):

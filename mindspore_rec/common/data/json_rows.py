@@ -40,24 +40,31 @@ class JsonRows(TextRows):
             self._schema = types
             return
         known = pa.schema([(name, kind) for name, kind in settings.types.items()])
-        block = self._blocks.first()
         try:
-            found = _read(block, known, "infer").schema
-        except pa.ArrowInvalid:
+            self._schema = self._inferred(self._blocks.first(), known)
+            check_names(self._schema.names, file.name)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{file.name} has names of columns that are not UTF-8 text: name the encoding in "
+                "format=JsonLinesFormat(encoding=...)"
+            ) from error
+
+    def _inferred(self, block: bytes, known: pa.Schema) -> pa.Schema:
+        try:
+            inferred = _read(block, known, "infer").schema
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             tables, _ = good_rows(
                 self.records(block), lambda some: _read(b"".join(some), known, "infer"), 1000
             )
             if not tables:
                 raise ValueError(
-                    f"{file.name} has no line with a JSON object in its first block"
+                    f"{self.name} has no line with a JSON object in its first block"
                 ) from None
-            found = _usual(tables)
-        fields = [
+            inferred = _usual(tables)
+        return pa.schema(
             field.with_type(pa.string()) if pa.types.is_null(field.type) else field
-            for field in found
-        ]
-        self._schema = pa.schema(fields)
-        check_names(self._schema.names, file.name)
+            for field in inferred
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,7 +77,9 @@ class JsonRows(TextRows):
         wanted = fields or [self._schema.field(0)]
         if not body.strip():
             return pa.schema(fields).empty_table()
-        return _read(body, pa.schema(wanted), "ignore").select(list(columns))
+        table = _read(body, pa.schema(wanted), "ignore").select(list(columns))
+        table.validate(full=True)  # the parser takes texts that are not UTF-8
+        return table
 
     def records(self, body: bytes) -> list[bytes]:
         """Return the lines of a block."""

@@ -150,19 +150,19 @@ def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int,
     Returns:
         The rows; the number of the item after them, and the number of its rows that were used.
     """
-    held: list[pa.RecordBatch] = []
+    pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)
     for slab in slabs:
         at, total = 0, slab.rows.num_rows
         while at < total:
-            held.append(slab.rows.slice(at, need))
-            at += held[-1].num_rows
-            need -= held[-1].num_rows
+            pieces.append(slab.rows.slice(at, need))
+            at += pieces[-1].num_rows
+            need -= pieces[-1].num_rows
             place = (slab.item, slab.first + at)
             if at >= total and slab.last:
                 place = (slab.item + 1, 0)
             if not need:
-                yield (join_rows(held), *place)
-                held, need = [], size
-    if held:
-        yield (join_rows(held), *place)
+                yield (join_rows(pieces), *place)
+                pieces, need = [], size
+    if pieces:
+        yield (join_rows(pieces), *place)

@@ -11,7 +11,7 @@ from mindspore_rec.common.stream.worker_states import states_in
 
 __all__ = ["Place", "Worker", "place_of"]
 
-_LAST = 2**31  # number after that of any item
+_LAST = 2**31  # greater than the number of any item
 
 
 class Worker(NamedTuple):
@@ -77,7 +77,10 @@ def place_of(state: Any, worker: Worker, order: Order, data: str) -> Place:
     for each in states:
         _check(each, order, data)
     count = states[0]["worker"][1]
-    known = {each["worker"][0]: each for each in states}
+    known = {}
+    # Workers that divide rows are at one place, or further if they have no rows of the last batch.
+    for each in sorted(states, key=_progress, reverse=True):
+        known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):
         raise ValueError("state must have one number of workers in all of its parts")
     whole = sorted(known) == list(range(count))
@@ -96,6 +99,10 @@ def place_of(state: Any, worker: Worker, order: Order, data: str) -> Place:
         return Place(number, before=before)
     now = Division(count, tuple((places[each].item, places[each].rows) for each in range(count)))
     return Place(number, before=(*before, now))
+
+
+def _progress(state: Mapping[str, Any]) -> tuple[int, int, int]:
+    return state["pass"] + bool(state["ended"]), state["item"], state["rows"]
 
 
 def _check(state: Any, order: Order, data: str) -> None:

@@ -51,7 +51,8 @@ def read(
             ``__arrow_c_stream__``. Folders ``day=3`` in a folder or glob are a column `day`.
         schema: the `Schema` of the columns. Its columns alone are read, and are checked. Default:
             None, all columns are read as they are stored.
-        columns: names of the columns that are read. Default: None, those of the schema, or all.
+        columns: names of the columns that are read. Default: None, the columns of the schema, or
+            all columns.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or how text files are written: `CsvFormat` or
             `JsonLinesFormat`. Default: None, by the names of the files.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.data.bad_rows import BadRowReport
 from mindspore_rec.common.data.batches import ArrowBatches
@@ -94,7 +94,7 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Columns besides those of the filter leave no row out.
+                # Only the columns of the filter decide which rows are counted.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -253,7 +253,7 @@ class Rows:
         random = np.random.default_rng(seed)
         parts = self._selection.parts()
         order = random.permutation(len(parts))
-        found: dict[int, pa.RecordBatch] = {}
+        drawn: dict[int, pa.RecordBatch] = {}
         for quota in (True, False):  # without quotas, if parts with few rows left too many out
             total = 0
             for place, number in enumerate(order):
@@ -263,11 +263,11 @@ class Rows:
                 read = self._read(parts[number])
                 wanted = min(-(-(rows - total) // left), read.num_rows)
                 chosen = np.sort(random.permutation(read.num_rows)[:wanted])
-                found[int(number)] = read.take(pa.array(chosen))
+                drawn[int(number)] = read.take(pa.array(chosen))
                 total += wanted
             if total >= rows:
                 break
-        tables = [pa.Table.from_batches([found[each]]) for each in sorted(found)]
+        tables = [pa.Table.from_batches([drawn[each]]) for each in sorted(drawn)]
         return pa.concat_tables(tables) if tables else self.arrow_schema.empty_table()
 
     # ---- batches
@@ -280,6 +280,7 @@ class Rows:
         seed: int = 0,
         threads: int | None = None,
         buffer_rows: int = _BUFFER_ROWS,
+        divide: str = "rows",
     ) -> ArrowBatches:
         """Return batches of the rows for a training; each iteration is a pass over the rows.
 
@@ -296,6 +297,11 @@ class Rows:
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
             buffer_rows: rows that are permuted together, about. Memory has about three times as
                 many rows. Default: 262,144.
+            divide: what several workers divide. "rows", the default: each worker reads all windows,
+                and takes its rows of each batch, so any number of workers trains on the same
+                batches as one process. "windows": each worker reads only its share of the windows
+                (the rows that are permuted together; in order, row groups), or its share of the
+                rows of each window if there are few.
 
         Returns:
             A source of batches, resumable in the middle of a pass, which workers can divide.
@@ -316,7 +322,8 @@ class Rows:
         check_int("buffer_rows", buffer_rows, 1, 2**40)
         number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
         order = Order(bool(shuffle), seed if shuffle else 0, buffer_rows if shuffle else 0)
-        return ArrowBatches(self._selection, batch_size, order, number)
+        check_one_of("divide", divide, ("rows", "windows"))
+        return ArrowBatches(self._selection, batch_size, order, number, divide)
 
     def _read(self, which: FilePart) -> pa.RecordBatch:
         data = self._selection.data
@@ -330,14 +337,14 @@ def _whole(shares: Sequence[float]) -> list[float]:
     """Return shares that add up to 1."""
     if not shares:
         raise ValueError("split needs at least one share, such as split(0.8)")
-    given = [
+    checked = [
         check_number("each share", each, low=0, high=1, low_open=True, high_open=True)
         for each in shares
     ]
-    total = sum(given)
+    total = sum(checked)
     if total > 1 + 1e-9:
         raise ValueError(f"shares must add up to at most 1, got {list(shares)}")
-    return given if total > 1 - 1e-9 else [*given, 1 - total]
+    return checked if total > 1 - 1e-9 else [*checked, 1 - total]
 
 
 def _in_order(selection: Selection, threads: int) -> Iterator[pa.RecordBatch]:

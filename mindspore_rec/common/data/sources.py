@@ -72,7 +72,7 @@ def is_frame(source: Any) -> bool:
 
 
 def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFile]:
-    """Return the files of paths, globs, folders or URIs; those of one folder or glob are sorted.
+    """Return the files of paths, globs, folders or URIs; files of one folder or glob are sorted.
 
     Args:
         source: a path, glob, folder or URI, or a sequence of them.
@@ -93,21 +93,21 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
         )
     if not each_source:
         raise ValueError("source must have at least one path, got an empty list")
-    found = []
+    files = []
     for each in each_source:
-        found += _files_of(os.fspath(each), format, filesystem)
-    kinds = {each.format: each.name for each in reversed(found)}
+        files += _files_of(os.fspath(each), format, filesystem)
+    kinds = {each.format: each.name for each in reversed(files)}
     if len(kinds) > 1:
         (one, first), (other, second) = list(kinds.items())[:2]
         raise ValueError(
             f"all files must have one format, got {one} in {first} and {other} in {second}: name "
             "the files of one format, as in 'folder/*.parquet'"
         )
-    names = {tuple(sorted(each.partition)) for each in found}
+    names = {tuple(sorted(each.partition)) for each in files}
     if len(names) > 1:
         shown = " and ".join(str(list(each)) for each in sorted(names)[:2])
         raise ValueError(f"all files of {source} must have the same partitions, got {shown}")
-    return found
+    return files
 
 
 def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
@@ -198,8 +198,8 @@ def _without_scheme(text: str) -> str:
 
 
 def _listed(system: pafs.FileSystem, base: str) -> list[pafs.FileInfo]:
-    found = system.get_file_info(pafs.FileSelector(base, allow_not_found=True, recursive=True))
-    return [each for each in found if each.type == pafs.FileType.File]
+    infos = system.get_file_info(pafs.FileSelector(base, allow_not_found=True, recursive=True))
+    return [each for each in infos if each.type == pafs.FileType.File]
 
 
 def _plain(path: str) -> str:
@@ -251,13 +251,13 @@ def _sniffed(system: pafs.FileSystem, path: str, name: str) -> str:
 
 def _hive(path: str) -> dict[str, str | None]:
     """Return the partitions of a path, as of ``logs/day=3/part.parquet``."""
-    found: dict[str, str | None] = {}
+    partition: dict[str, str | None] = {}
     for each in path.split("/")[:-1]:
         name, equals, value = each.partition("=")
         if equals:
             text = unquote(value)
-            found[unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
-    return found
+            partition[unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
+    return partition
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:

@@ -60,7 +60,7 @@ class TextRows(FileRows):
         skipped, body = self.without_header(number, fetched)
         try:
             table = self.parse(body, columns)
-        except (pa.ArrowInvalid, pa.ArrowKeyError):
+        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
             return self._decode_good(number, skipped, body, columns)
         self._bad.add((self.name, number), table.num_rows, ())
         return table
@@ -79,11 +79,15 @@ class TextRows(FileRows):
 
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
         """Return why a record is bad, in words of columns and values."""
+        if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
+            return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())
-        found = _CONVERSION.search(text)
-        if found is None:
+        if "Invalid UTF8" in text:
+            return "it is not UTF-8 text: name the encoding in format="
+        match = _CONVERSION.search(text)
+        if match is None:
             return _ROW.sub("", text)
-        number, kind, rest = int(found[1]), found[2], found[3]
+        number, kind, rest = int(match[1]), match[2], match[3]
         names = self.schema.names
         name = names[number] if number < len(names) else f"#{number}"
         if "UTF8" in rest or "UTF-8" in rest:
@@ -107,10 +111,10 @@ class TextRows(FileRows):
     ) -> pa.Table:
         records = self.records(body)
         most = 1 if not self._bad.settings.most_share else _MOST_BAD
-        tables, found = good_rows(records, lambda some: self.parse(b"".join(some), columns), most)
+        tables, refused = good_rows(records, lambda some: self.parse(b"".join(some), columns), most)
         first = self._blocks.line_of(number) + skipped
         bad, line, at = [], first, 0
-        for place, error in found:
+        for place, error in refused:
             for each in records[at:place]:
                 line += each.count(b"\n")
             at = place

@@ -31,8 +31,8 @@ class TimeCounts:
 
     def add(self, times: np.ndarray) -> None:
         """Count times, int64 ``[N]``."""
-        found, counts = np.unique(times >> self._shift, return_counts=True)
-        self._merge(np.concatenate([self._times, found]), np.concatenate([self._counts, counts]))
+        distinct, counts = np.unique(times >> self._shift, return_counts=True)
+        self._merge(np.concatenate([self._times, distinct]), np.concatenate([self._counts, counts]))
         while len(self._times) > self._most:
             self._shift += 1
             self._merge(self._times >> 1, self._counts)

@@ -155,6 +155,11 @@ class BatchSource(ABC):
         """Number of batches read over all runs; 0 if the source has no state."""
         return 0
 
+    @property
+    def passes(self) -> int | None:
+        """Number of complete passes over all runs; None if the source does not count them."""
+        return None
+
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the position in the data as JSON values, which include `batches`.
 
@@ -338,6 +343,11 @@ class BatchWrapper(BatchSource):
     def batches(self) -> int:
         """Number of batches read from the source over all runs."""
         return self.source.batches
+
+    @property
+    def passes(self) -> int | None:
+        """Number of complete passes over the source over all runs, or None."""
+        return self.source.passes
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the states of the source and of the learner; see `BatchSource.state_dict`."""

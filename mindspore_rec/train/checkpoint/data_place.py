@@ -149,9 +149,12 @@ class DataPlace:
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches
+        passes = run.get("data_passes")
+        if self._source is not None and saved is not None and passes is not None:
+            if saved.stream is not None and not saved.new_data:
+                passes.epochs = max(passes.epochs, self._source.passes or 0)
         if self._source is not None or self._starts_over:
             return
-        passes = run.get("data_passes")
         if passes is not None:  # of a RecModel
             passes.keep()
         if saved is None or not saved.step or saved.stream is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from mindspore_rec.common.columns.schema.layout import Field
-from mindspore_rec.train.models.schema_features import SchemaEmbedding
+from mindspore_rec.train.models.schema_cells import SchemaEmbedding
 from mindspore_rec.train.nn.tables import tables_of
 
 __all__ = ["rows_of_field"]
