@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from mindspore_rec import native_core
+from tests.docs.test_docs_your_first_model import clicks
 from tests.support.missing import need_package
 from tests.support.nightly import nightly
 from tests.support.processes import ROOT
@@ -115,13 +117,26 @@ def test_the_core_is_that_of_the_wheel(python: Path, clone: Path) -> None:
     assert shim.exists() == (PACKAGE / "_mpi.so").exists()
 
 
-def test_the_wheel_has_the_command(python: Path, tmp_path: Path) -> None:
-    command = python.with_name("mindspore-rec")
+def test_from_a_table_to_an_answer_without_a_clone(python: Path, tmp_path: Path) -> None:
+    table = clicks(3000)
+    table.to_csv(tmp_path / "clicks.csv", index=False)
+    table.drop(columns="clicked").to_parquet(tmp_path / "new.parquet")
+    script = ROOT / "tests" / "command" / "from_table_to_answer.sh"
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
     done = subprocess.run(
-        [str(command), "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["bash", str(script), "clicks.csv", "new.parquet"],
+        cwd=tmp_path,
+        env={**environment, "PATH": f"{python.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
-    assert done.returncode == 0, done.stderr
-    assert "mindspore-rec train clicks.yaml" in done.stdout
+    assert done.returncode == 0, done.stderr + done.stdout
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert 0 < answer["outputs"][0]["data"][0] < 1
+    scores = (tmp_path / "scores.csv").read_text().splitlines()
+    assert scores[0] == '"user","item","probability"' and len(scores) == 3001
 
 
 ZOO = ("-m", "models.wide_deep.train", "--config", "small.yaml")

@@ -9,6 +9,7 @@ import sys
 
 from mindspore_rec.command.json_schema import settings_schema
 from mindspore_rec.command.options import Result
+from mindspore_rec.command.thresholds import with_thresholds
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
 from mindspore_rec.common.data.read import read
@@ -34,6 +35,7 @@ def run(options: argparse.Namespace) -> Result:
         ignore=[each for each in options.ignore.split(",") if each],
         total_rows=rows.count(),
     )
+    inferred = with_thresholds(inferred, rows)
     for warning in inferred.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     has_time = any(each.kind == "time" for each in inferred.columns)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's log, before MindSpore is imported
 
@@ -46,8 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(further)}")
     options.further = further
     try:
-        _check_json(options.json)
-        result = options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _check_json(options.json)
+            result = options.run(options)
         if options.json is not None and result is not None:
             write_json(options.json, result.figures)
         return 0 if result is None else result.code
@@ -62,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _show_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
+    """Print a warning as one line."""
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _check_json(path: Path | None) -> None:

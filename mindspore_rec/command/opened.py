@@ -86,6 +86,8 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
     assert not isinstance(settings.source, KafkaSource)
     split = settings.split
     whole = rows_of(settings.source, settings, schema)
+    if not whole.head(1).num_rows:
+        raise ValueError(f"{whole.source} has no rows")
     thinned = whole
     if settings.sample is not None:
         thinned = rows_of(settings.source, settings, schema, thinned=True)
@@ -110,7 +112,11 @@ def _divided(rows: Rows, settings: Settings, schema: Schema) -> tuple[Rows, ...]
     if by == "time":
         if schema.time is None:
             raise ValueError("'split.by' is time, but no column is of kind time")
-        return rows.split_by_time(*shares)
+        try:
+            return rows.split_by_time(*shares)
+        except ValueError as error:
+            text = str(error).partition(": rows of")[0]
+            raise ValueError(f"{text}: set split: {{by: random}} in the YAML file") from error
     return rows.split(*shares, seed=split.seed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -136,14 +137,24 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON; the file appears whole or not at all.
+    """Write a value as JSON, NaN as null; the file appears whole or not at all.
 
     Raises:
         ValueError: the file cannot be written.
     """
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(_finite(value), indent=2, allow_nan=False)
+        beside.write_text(f"{text}\n", encoding="utf-8")
         os.replace(beside, path)
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with None in place of NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -282,6 +282,7 @@ def read_settings(path: Path) -> Settings:
     return dataclasses.replace(
         settings,
         source=_source_beside(folder, source),
+        model=_model_beside(folder, settings.model),
         split=dataclasses.replace(
             split,
             valid=_beside(folder, split.valid),
@@ -295,6 +296,13 @@ def _source_beside(folder: Path, source: Any) -> Any:
         return _beside(folder, source)
     sample = _beside(folder, source.kafka.sample)
     return KafkaSource(dataclasses.replace(source.kafka, sample=sample))
+
+
+def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
+    """Return the network with the path of its file, if it is in a file."""
+    if ".py:" not in model.name:
+        return model
+    return dataclasses.replace(model, name=str(folder / model.name))
 
 
 def _beside(folder: Path, paths: Any) -> Any:

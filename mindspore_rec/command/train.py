@@ -25,7 +25,6 @@ from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.settings import KafkaSource, ModelSettings, Settings, read_settings
 from mindspore_rec.command.text import text_table
-from mindspore_rec.command.trained import loaded
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.parallel.group import worker_group
 
@@ -42,6 +41,8 @@ def run(options: argparse.Namespace) -> Result:
     schema = schema_of(settings)
     folder = RunFolder(options.yaml, options.run_dir)
     is_worker = _WORKER in os.environ
+    if isinstance(settings.source, KafkaSource) and settings.train.workers > 1:
+        raise ValueError("'train.workers' must be 1 for a topic")
     if not is_worker:
         _check_model(settings, schema)
         folder.begin(options.resume, options.overwrite)
@@ -109,6 +110,7 @@ def _train(
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
     parts = open_parts(settings, schema)
+    _check_labels(schema, parts)
     place = Place(folder.checkpoints, folder.events_if_possible(), options.resume)
     fitted = fit(settings, schema, parts, place, options.max_steps)
     summary = fitted.summary
@@ -125,6 +127,28 @@ def _train(
     return training
 
 
+def _check_labels(schema: Schema, parts: Parts) -> None:
+    """Check that each label with two values has both of them in the training rows.
+
+    Raises:
+        ValueError: a label has one value.
+    """
+    ones = [label.name for label in schema.labels if label.binary]
+    zeros = set(ones)
+    for batch in parts.whole_train:
+        if batch.num_rows:
+            labels = dict(zip(schema.tasks, schema.labels_of(batch).T, strict=True))
+            ones = [name for name in ones if not (labels[name] > 0).any()]
+            zeros = {name for name in zeros if not (labels[name] == 0).any()}
+        if not ones and not zeros:
+            return
+    name, value = (ones[0], 0) if ones else (zeros.pop(), 1)
+    raise ValueError(
+        f"label {name!r} is {value} in all training rows, so there is nothing to learn: "
+        "choose another label or other rows"
+    )
+
+
 def _finish(
     settings: Settings,
     schema: Schema,
@@ -133,6 +157,8 @@ def _finish(
     training: dict[str, Any],
 ) -> dict[str, Any]:
     """Evaluate the saved model beside baselines, and write report and metrics."""
+    from mindspore_rec.command.trained import loaded
+
     model = loaded(folder)
     parts = open_parts(settings, schema)
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}

@@ -21,8 +21,11 @@ from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
 from mindspore_rec.command.settings import ModelSettings, Settings, TrainSettings, settings_of
+from mindspore_rec.command.thresholds import with_thresholds
 from mindspore_rec.command.tune_space import changed, present, suggested
+from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.metrics import functional
+from mindspore_rec.data import read
 
 
 def rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +165,7 @@ def test_the_run_directory_is_protected(tmp_path: Path):
 
 
 def test_json_is_written_whole(tmp_path: Path):
-    write_json(tmp_path / "a.json", {"b": [1, None]})
+    write_json(tmp_path / "a.json", {"b": (1, float("nan"))})
     assert read_json(tmp_path / "a.json") == {"b": [1, None]}
     with pytest.raises(ValueError, match="none/a.json cannot be written"):
         write_json(tmp_path / "none" / "a.json", {})
@@ -182,6 +185,23 @@ def test_the_report_is_one_page(tmp_path: Path, with_pictures: bool, monkeypatch
     assert ("<svg" in page) == with_pictures and page.count("<td>training</td>") == (
         0 if with_pictures else 2
     )
+
+
+# ---- thresholds
+
+
+def test_a_category_with_many_rare_values_gets_a_threshold():
+    rng = np.random.default_rng(0)
+    rare = np.where(rng.random(20_000) < 0.2, 1000 + np.arange(20_000), rng.integers(0, 50, 20_000))
+    columns = {"item": rare, "city": rng.integers(0, 9, 20_000).astype(str)}
+    table = pa.table({**columns, "clicked": rng.integers(0, 2, 20_000)})
+    inferred = infer_columns(table, label="clicked")
+    made = with_thresholds(inferred, read(table), least_keys=1000)
+    item = made.column("item")
+    assert item.column.kind == "category" and (item.column.admission or 0) > 1
+    assert "In a dry run, admission" in item.why
+    assert made.column("city") == inferred.column("city")
+    assert with_thresholds(inferred, read(table)) == inferred  # too few keys to matter
 
 
 # ---- search

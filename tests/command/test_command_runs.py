@@ -33,7 +33,8 @@ def metrics(yaml: Path, run: str = "clicks.run") -> Any:
     return json.loads((yaml.parent / run / "metrics.json").read_text())["test"]["metrics"]
 
 
-LONG = YAML.replace(
+LINEAR = re.sub("model: .*", "model: logistic_regression", YAML)
+LONG = LINEAR.replace(
     "epochs: 3, ", "epochs: 12, checkpoint_seconds: 0.3, early_stopping: {patience: 99}, "
 )
 
@@ -66,8 +67,8 @@ def test_several_labels_and_numbers_to_predict(tmp_path: Path):
     assert main(["predict", str(yaml), rows, "-o", scores]) == 0
     assert list(pd.read_csv(scores).columns) == ["time", "user", "price", "clicked"]
     (tmp_path / "number.yaml").write_text(text.replace("clicked: label", "clicked: ignored"))
-    assert main(["train", str(tmp_path / "number.yaml"), "--epochs", "1"]) == 0
-    assert list(metrics(yaml, "number.run")) == ["dcn_v2", "linear regression", "base rate"]
+    assert main(["train", str(tmp_path / "number.yaml"), "--epochs", "1", "--no-baseline"]) == 0
+    assert list(metrics(yaml, "number.run")) == ["dcn_v2", "base rate"]
     assert main(["predict", str(tmp_path / "number.yaml"), rows, "-o", scores]) == 0
     assert list(pd.read_csv(scores).columns) == ["time", "user", "price", "prediction"]
 
@@ -83,10 +84,10 @@ def test_thinned_negatives_leave_probabilities_as_they_are(tmp_path: Path):
 
 @pytest.mark.distributed
 def test_workers_train_together(tmp_path: Path):
-    yaml = write_clicks(tmp_path)
-    printed = command("train", yaml, "--workers", "2", "--no-baseline")
+    yaml = write_clicks(tmp_path, yaml=LINEAR)
+    printed = command("train", yaml, "--workers", "2")
     assert "Test rows: 300" in printed
-    assert metrics(yaml)["dcn_v2"]["clicked"]["auc"] > 0.7
+    assert metrics(yaml)["logistic_regression"]["clicked"]["auc"] > 0.55
     training = json.loads((tmp_path / "clicks.run" / "training.json").read_text())
     assert (training["workers"], training["samples"]) == (2, 7200)
 

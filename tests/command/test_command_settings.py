@@ -119,10 +119,12 @@ def test_paths_begin_in_the_folder_of_the_file(tmp_path: Path):
         "source: [data/*.csv, s3://bucket/a.csv, /data/b.csv]\n"
         "columns: {user: category, clicked: label}\n"
         "split: {valid: may.csv, test: 0.1}\n"
+        "model: my_nets.py:MyNet\n"
     )
     made = read_settings(tmp_path / "clicks.yaml")
     assert made.source == (f"{tmp_path}/data/*.csv", "s3://bucket/a.csv", "/data/b.csv")
     assert (made.split.valid, made.split.test) == (f"{tmp_path}/may.csv", 0.1)
+    assert made.model.name == f"{tmp_path}/my_nets.py:MyNet"
 
 
 def test_values_are_those_of_yaml_1_2():

@@ -12,7 +12,14 @@ import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
-from mindspore_rec.command.settings import Settings, TrainSettings, read_settings
+from mindspore_rec.command.settings import (
+    KafkaSource,
+    Settings,
+    TrainSettings,
+    read_settings,
+    settings_of,
+)
+from mindspore_rec.command.yaml_text import parse_yaml
 from tests.docs.test_docs_your_first_model import clicks
 from tests.support.processes import ROOT
 
@@ -48,6 +55,14 @@ def test_the_walk(
     scores = pd.read_parquet("scores.parquet")
     assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 4000
     assert Path("clicks.run/report.html").exists()
+
+
+def test_the_topic_is_legal() -> None:
+    source = re.findall(r"```yaml\n(source: {kafka.*?)```", PAGE, re.DOTALL)
+    columns = "columns: {user: category, price: number, clicked: label}"
+    settings = settings_of(parse_yaml(source[0] + columns))
+    assert isinstance(settings.source, KafkaSource)
+    assert set(settings.source.kafka.types) == set(settings.columns)
 
 
 def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -128,6 +129,8 @@ class Curves(ResumedCallback):
     def _write(self, step: int, figures: Mapping[str, float]) -> None:
         if self._writer is not None:
             for name, value in figures.items():
+                if math.isnan(value):  # of rows with one class, for example
+                    continue
                 self._writer.add_scalar(name, value, step)
 
     def _close(self) -> None:
