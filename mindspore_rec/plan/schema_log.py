@@ -20,7 +20,7 @@ __all__ = ["SchemaLog"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; it can be read any number of times.
 
-    The keys are those of the training: the array `ids` of the schema, without padding.
+    The keys are the array `ids` of the schema without padding, as in training.
 
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of

@@ -183,11 +183,12 @@ def test_more_workers_than_row_groups_share_the_rows(tmp_path, workers):
     assert lengths == list(map(len, shares))
 
 
-def test_workers_that_divide_the_rows_after_loading_go_on_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("divide", ["rows", "windows"])
+def test_workers_that_divide_the_rows_after_loading_go_on_with_the_same_bits(tmp_path, divide):
     rows = write(tmp_path, [240], 10, "parquet")
 
     def share(worker: int, state: dict | None = None) -> ArrowBatches:
-        made = rows.batches(24, shuffle=True, threads=1)
+        made = rows.batches(24, shuffle=True, divide=divide, threads=1)
         if state is not None:
             made.load_state_dict(json.loads(json.dumps(state)))
         return made.split_by_worker(worker, 3)

@@ -87,7 +87,9 @@ def test_two_workers_go_on_with_the_rows_that_are_left(three: Path) -> None:
     every = schema_of().fit(rows).arrays_of(rows)["ids"]
     (row,) = [field for field in schema_of().fields if field.name == "row"]
     assert sorted(keys(before) + keys(after)) == sorted(every[:, row.start].tolist())
-    # One process that trains the batches of both together has their losses.
+    whole = found(three, f"whole.{STEPS}", 3)
+    np.testing.assert_allclose(after[0]["losses"], whole[0]["losses"][7:10], rtol=2e-6)
+    # One process that trains the batches of both together has these losses too.
     ms.set_context(mode=ms.GRAPH_MODE)
     model, record = model_of(), Record()
     RecCheckpoint(three / "one", every_steps=100, states=model.states).restore(model, new_data=True)
