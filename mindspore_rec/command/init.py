@@ -16,6 +16,7 @@ from mindspore_rec.common.columns.arrow_columns import is_text
 from mindspore_rec.common.columns.schema.column import Column, LabelColumn
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
+from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.data.settings import BadRows, CsvFormat
@@ -59,7 +60,11 @@ def run(options: argparse.Namespace) -> Result:
     sections |= {
         "split": {"by": "time" if has_time else "random", "train": 0.8, "valid": 0.1},
         "model": {"name": "dcn_v2" if len(names) == 1 else "mmoe"},
-        "train": {"epochs": 3, "batch_size": 1024, "learning_rate": 0.003},
+        "train": {
+            "epochs": 3,
+            "batch_size": default_batch_size(rows.count()),
+            "learning_rate": 0.003,
+        },
     }
     print(proposal_yaml(inferred, options.source, sections, rows.count()), end="")
     return Result(

@@ -14,6 +14,7 @@ from mindspore import Tensor, nn
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.schema.faults import missing_column
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.batches import ArrowBatches
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
@@ -28,8 +29,6 @@ __all__ = ["SchemaTraining", "is_raw", "schema_of"]
 
 _FIT_ROWS = 200_000
 _EVAL_BATCH = 8192
-_MOST_STEPS = 2_000  # of a pass, by the default batch size
-_SIZES = (256, 512, 1024, 2048, 4096)
 
 
 def schema_of(network: nn.Cell) -> Schema | None:
@@ -137,7 +136,7 @@ class SchemaTraining:
         elif is_raw(data):
             rows = data if isinstance(data, Rows) else read(data, self.schema)
             self._check_schema(rows, argument)
-            size = batch_size or (_size_of(rows) if is_train else _EVAL_BATCH)
+            size = batch_size or (default_batch_size(rows.count()) if is_train else _EVAL_BATCH)
             seed = ms.get_seed() or 0
             source = rows.batches(size, shuffle=is_train, seed=seed)
         else:
@@ -226,9 +225,3 @@ def _features_of(data: Any, names: list[str]) -> Any:
     if isinstance(data, Mapping):
         return {name: data[name] for name in names}
     return data[names] if isinstance(data, pd.DataFrame) else data.select(names)
-
-
-def _size_of(rows: Rows) -> int:
-    """Return a batch size at which a pass has a few thousand steps at most."""
-    count = rows.count()
-    return next((size for size in _SIZES if count <= size * _MOST_STEPS), _SIZES[-1])

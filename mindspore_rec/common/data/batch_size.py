@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch size of a training that names none."""
+
+from __future__ import annotations
+
+__all__ = ["default_batch_size"]
+
+_MOST_STEPS = 2_000  # of a pass
+_SIZES = (256, 512, 1024, 2048, 4096)
+
+
+def default_batch_size(rows: int) -> int:
+    """Return a batch size at which a pass has a few thousand steps at most.
+
+    Example:
+        >>> default_batch_size(20_000), default_batch_size(10**6), default_batch_size(10**9)
+        (256, 512, 4096)
+    """
+    return next((size for size in _SIZES if rows <= size * _MOST_STEPS), _SIZES[-1])
