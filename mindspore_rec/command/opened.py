@@ -117,7 +117,7 @@ def _divided(rows: Rows, settings: Settings, schema: Schema) -> tuple[Rows, ...]
             return rows.split_by_time(*shares)
         except ValueError as error:
             text = str(error).partition(": rows of")[0]
-            raise ValueError(f"{text}: set split: {{by: random}} in the YAML file") from error
+            raise ValueError(f"{text}: set `split: {{by: random}}` in the YAML file") from error
     return rows.split(*shares, seed=split.seed)
 
 

@@ -123,7 +123,7 @@ def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Arra
         column = values_array(where, column.flatten())
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         raise ValueError(
-            f"{where} have one shape a row, got {column.type}: `Categories` read lists of any "
-            "length"
+            f"{where} have one shape a row, got {column.type}: pandas.DataFrame(column.tolist()) "
+            "makes a column of each place, and `Categories` read lists of any length"
         )
     return column, shape

@@ -61,8 +61,9 @@ def seconds_of(
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if format is None:
             raise ValueError(
-                f"column {column!r} must be times, it is texts such as {_first(values)!r}: name "
-                "the format of the texts, format='%Y-%m-%d %H:%M:%S' or 'iso'"
+                f"column {column!r} must be seconds or timestamps, it is texts such as "
+                f"{_first(values)!r}: convert it, pandas.to_datetime(column), or name the format "
+                "of the texts, format='%Y-%m-%d %H:%M:%S' or 'iso'"
             )
         values = _parsed(values, format)
         kind = values.type

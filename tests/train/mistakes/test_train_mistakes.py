@@ -84,7 +84,7 @@ LAST_LINES = {
     ),
     "predict_one_row": r"column 0 \('ids'\) has shape \[2\].*: one row is ids\[None\]",
     "dates_as_text": r"column 'time' must be .*timestamps, .*: .*pandas\.to_datetime\(column\)",
-    "list_column": r"column 'seen' must be .*list.*: pandas\.DataFrame\(column\.tolist\(\)\)",
+    "list_column": r"column 'seen' must .*got list.*: pandas\.DataFrame\(column\.tolist\(\)\)",
     # Legal: True is read as 1.
     "bool_as_number": r"\[True, False, False, True\] \[1\. 0\. 0\. 1\.\]$",
     # Legal: MindSpore's other callbacks are too. A warning is printed before the summary.
