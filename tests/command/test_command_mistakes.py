@@ -105,7 +105,7 @@ def test_a_mistake_is_one_sentence(name: str, folder: Path, capsys: pytest.Captu
 # Name: change of the table, and a pattern of the sentence.
 WRONG_ROWS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = {
     "no rows": (lambda t: t[:0], r"clicks\.parquet has no rows"),
-    "one row": (lambda t: t[:1], r"'time' has too few distinct times .* set split: {by: random}"),
+    "one row": (lambda t: t[:1], r"'time' has too few distinct times .* set `split: {by: random}`"),
     "a constant label": (
         lambda t: t.assign(clicked=1),
         r"label 'clicked' is 1 in all training rows, .* choose another label or other rows",
