@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trained model reads: importance of columns, surprising rows, ids with similar rows."""
+"""Explanations of a trained model: importance of columns, surprising rows, similar ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Predict = Callable[[pa.Table], Floats]
 
 @dataclass(frozen=True)
 class Importance:
-    """How much worse the model is if the values of a column are shuffled among the rows.
+    """Loss of quality of a model if the values of a column are shuffled among the rows.
 
     Attributes:
         column: name of the column.

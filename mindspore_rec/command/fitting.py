@@ -30,7 +30,7 @@ __all__ = ["Fitted", "Place", "close_tables", "fit", "new_model"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a training is saved.
+    """Directories in which a training is saved.
 
     Attributes:
         checkpoints: directory of checkpoints, or None.

@@ -22,7 +22,7 @@ _LEAST_SAVED = 0.3
 
 @dataclass(frozen=True)
 class AdmissionProposal:
-    """What an admission threshold saves and costs, against none.
+    """Savings and costs of an admission threshold, compared with no threshold.
 
     Args:
         admission: the threshold.

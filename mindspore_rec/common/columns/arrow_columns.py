@@ -256,7 +256,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     try:  # each chunk may have a dictionary of its own
         merged = pa.chunked_array(chunks).unify_dictionaries().combine_chunks()
     except (pa.ArrowInvalid, NotImplementedError):  # with a missing value, or of lists
-        return pa.concat_arrays([_decoded(chunk) for chunk in chunks])
+        return pa.concat_arrays([decoded(chunk) for chunk in chunks])
     return merged if isinstance(merged, pa.Array) else merged.chunk(0)
 
 
@@ -278,5 +278,13 @@ def _plain(values: pa.Array) -> pa.Array:
     return values
 
 
-def _decoded(values: pa.DictionaryArray) -> pa.Array:
-    return values.dictionary.take(values.indices)
+def decoded(values: pa.Array) -> pa.Array:
+    """Return the values of a dictionary array as a plain array, and other arrays unchanged.
+
+    Example:
+        >>> decoded(pa.array(["a", None, "a"]).dictionary_encode()).type
+        DataType(string)
+    """
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary.take(values.indices)
+    return values

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.arrow_columns import is_text
 
 __all__ = ["as_categories", "check_values", "values_of_type", "whole_numbers"]
 
@@ -44,8 +45,7 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     if kind is not None and pa.types.is_boolean(type_):
         whole = values.cast(pa.int64())
         return whole if kind == "whole" else whole.cast(pa.string())
-    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-    if kind == "whole" and is_text:
+    if kind == "whole" and is_text(type_):
         return whole_numbers(values)
     if kind == "text" and pa.types.is_floating(type_):
         whole = values.cast(pa.int64(), safe=False)
@@ -65,16 +65,24 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
         >>> whole_numbers(pa.array(["-7.0", "9223372036854775807", "9" * 19])).to_pylist()
         [-7, 9223372036854775807, None]
     """
-    for number, word in enumerate(("false", "true")):  # bools of a file with further values
-        is_word = pc.match_substring_regex(texts, rf"(?i)^\s*{word}\s*$")
-        texts = pc.if_else(is_word, str(number), texts)
     legal = pc.match_substring_regex(texts, _WHOLE)
+    if pc.all(legal).as_py() is False:
+        texts = _without_words(texts)
+        legal = pc.match_substring_regex(texts, _WHOLE)
     digits = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0*$", "")
     digits = pc.replace_substring_regex(digits, r"^(-?)\+?0*([0-9])", r"\1\2")
     bare = pc.replace_substring(digits, "-", "")
     most = pc.if_else(pc.starts_with(digits, "-"), _LEAST, _GREATEST)
     fits = pc.or_(pc.less(pc.utf8_length(bare), 19), pc.less_equal(bare, most))
     return pc.if_else(pc.and_(legal, fits), digits, None).cast(pa.int64())
+
+
+def _without_words(texts: pa.Array) -> pa.Array:
+    """Return texts with 0 and 1 in place of the words false and true."""
+    for number, word in enumerate(("false", "true")):
+        is_word = pc.match_substring_regex(texts, rf"(?i)^\s*{word}\s*$")
+        texts = pc.if_else(is_word, str(number), texts)
+    return texts
 
 
 def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | None:
@@ -93,7 +101,7 @@ def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | Non
     types = pa.types
     if separator is not None:
         return "text"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if is_text(kind):
         return "text"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         return "whole"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.common.columns.arrow_columns import values_array
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
 from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.times import check_times, seconds_of
@@ -72,16 +72,14 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     Raises:
         ValueError: labels are of a type that cannot be compared with `positive`.
     """
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
+    values = decoded(values)
     if pa.types.is_boolean(values.type) and positive is None:
         return values
-    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     if positive is None:
-        numbers = numbers_of_texts(values, ".") if is_text else _as_numbers(column, values)
+        numbers = _as_numbers(column, numbers_of_texts(values, "."))
         is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
         return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
-    if is_text:
+    if is_text(values.type):
         return pc.equal(values, str(positive))
     if isinstance(positive, str):
         return pc.equal(as_categories(values, "text"), positive)
@@ -160,9 +158,8 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
         >>> numbers_of_texts(pa.array([" 1.5", "-2e3", "", "n/a"]), ".").to_pylist()
         [1.5, -2000.0, None, None]
     """
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    values = decoded(values)
+    if not is_text(values.type):
         return values
     texts = pc.utf8_trim_whitespace(values)
     if decimal == ",":

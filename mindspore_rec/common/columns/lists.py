@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text
 from mindspore_rec.common.columns.categories import as_categories, check_values
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.transforms import Feature
@@ -113,21 +114,16 @@ class Words(Categories):
         super().__init__(column, length, field)
 
     def _lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
+        values = decoded(values)
         if pa.types.is_null(values.type):
             values = values.cast(pa.string())
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        if not is_text(values.type):
             raise ValueError(
                 f"column {self.column!r} must be texts, it is {values.type}: a Category reads "
                 "numbers, and Categories read lists"
             )
-        lowered = pc.utf8_trim(
-            pc.replace_substring_regex(pc.utf8_lower(values), _BETWEEN_WORDS, " "), " "
-        )
-        return super()._lists(
-            pc.if_else(pc.equal(lowered, ""), None, pc.split_pattern(lowered, " "))
-        )
+        words = pc.replace_substring_regex(pc.utf8_lower(values), _BETWEEN_WORDS, " ")
+        return super()._lists(_split(pc.utf8_trim(words, " "), " "))
 
 
 def _split(values: pa.Array, separator: str | None) -> pa.Array:
@@ -135,9 +131,8 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
         return values.cast(pa.list_(values.type.value_type))
     if separator is None:
         return values
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    values = decoded(values)
+    if not is_text(values.type):
         return values if pa.types.is_nested(values.type) else _split(_texts(values), separator)
     return pc.if_else(pc.equal(values, ""), None, pc.split_pattern(values, separator))
 

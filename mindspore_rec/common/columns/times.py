@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text
 
 __all__ = ["UNITS", "check_times", "seconds_of"]
 
@@ -14,19 +15,24 @@ UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _ISO = "iso"
 
 
-def check_times(unit: str | None, format: str | None) -> None:
-    """Check the arguments that say how times are written.
+def check_times(unit: str | None, format: str | None, where: str = "") -> None:
+    """Check unit and format of times.
+
+    Args:
+        unit: unit of numbers, or None.
+        format: format of texts, or None.
+        where: text before the names of the arguments in messages. Default: none.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or unknown, or both are given.
     """
     if unit is not None:
-        check_one_of("unit", unit, tuple(UNITS))
+        check_one_of(where + "unit", unit, tuple(UNITS))
     if format is not None:
         if not isinstance(format, str) or not format:
-            raise TypeError(f"format must be a text, got {format!r}")
+            raise TypeError(f"{where}format must be a text, got {format!r}")
         if unit is not None:
-            raise ValueError("unit is for times that are numbers: with format leave it out")
+            raise ValueError(f"{where}unit is for times that are numbers: with format leave it out")
 
 
 def seconds_of(
@@ -55,10 +61,9 @@ def seconds_of(
     """
     if pa.types.is_null(values.type):
         return values.cast(pa.float64())
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
+    values = decoded(values)
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         if format is None:
             raise ValueError(
                 f"column {column!r} must be seconds or timestamps, it is texts such as "

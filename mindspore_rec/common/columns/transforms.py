@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.columns.arrow_columns import decoded
 from mindspore_rec.common.columns.categories import as_categories, check_values
 from mindspore_rec.common.columns.hashing import category_keys, keys_of
 from mindspore_rec.common.columns.times import check_times, seconds_of
@@ -182,8 +183,7 @@ class Number(Feature):
         """Return a float64 copy; missing values become NaN."""
         if pa.types.is_null(values.type):  # nothing but missing values
             values = values.cast(pa.float64())
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
+        values = decoded(values)
         if pa.types.is_boolean(values.type):
             values = values.cast(pa.uint8())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.arrow_columns import is_text
 from mindspore_rec.common.data.bad_rows import BadRowCount
 from mindspore_rec.common.data.casts import first_bad
 from mindspore_rec.common.data.file_rows import FileRows, Part, check_names
@@ -175,7 +176,7 @@ def _castable(stored: pa.DataType, wanted: pa.DataType) -> bool:
     numbers = (pa.types.is_integer, pa.types.is_floating)
     if any(is_kind(stored) for is_kind in numbers) and any(is_kind(wanted) for is_kind in numbers):
         return True
-    for is_kind in (_is_text, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal):
+    for is_kind in (is_text, pa.types.is_timestamp, pa.types.is_date, pa.types.is_decimal):
         if is_kind(stored) and is_kind(wanted):
             return True
     lists = (pa.types.is_list, pa.types.is_large_list)
@@ -186,12 +187,6 @@ def _castable(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _cast(column: pa.ChunkedArray, wanted: pa.DataType, where: str, part: Part) -> pa.ChunkedArray:

@@ -54,7 +54,7 @@ class Item(NamedTuple):
 
 
 class Order(NamedTuple):
-    """How rows are ordered in each pass.
+    """Order of the rows in each pass.
 
     Args:
         shuffle: whether the order is random.
@@ -126,7 +126,7 @@ def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:
 
 
 class Division(NamedTuple):
-    """How the items of a pass were divided among workers, and how far each worker came.
+    """Division of the items of a pass among workers, and the progress of each worker.
 
     Args:
         workers: number of workers.

@@ -38,7 +38,7 @@ class Slab(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How windows are read.
+    """Settings with which windows are read.
 
     Args:
         windows: parts of each window.

@@ -17,7 +17,7 @@ _WIDE_ENCODINGS = ("utf16", "utf32", "ucs2", "ucs4")
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How the text files are written that `read` reads as CSV.
+    """Form of the text files that `read` reads as CSV.
 
     Args:
         separator: one character between values. Default: None, a tab in files ``*.tsv``, else the
@@ -65,7 +65,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class JsonLinesFormat:
-    """How the text files are written that `read` reads as JSON lines: one object a line.
+    """Form of the text files that `read` reads as JSON lines: one object per line.
 
     Args:
         types: Arrow types by column name. Default: the types that fit the first 4 MiB of the first
@@ -98,7 +98,7 @@ def _check_encoding(encoding: str) -> None:
 
 @dataclass(frozen=True)
 class BadRows:
-    """What `read` does with a row that cannot be read.
+    """Treatment of rows that cannot be read.
 
     A row cannot be read if it has too many or too few values, a value that is not of the column's
     type, or a value that the schema's column cannot have. `Rows.report` returns the number of bad

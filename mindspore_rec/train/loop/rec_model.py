@@ -753,7 +753,7 @@ class RecModel(ModelEvaluation):
 
     @property
     def states(self) -> dict[str, Any]:
-        """What the scales of the schema have learned, for `states` of a checkpoint."""
+        """Learned scales of the schema, for `states` of a checkpoint."""
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -111,8 +111,7 @@ class SchemaEvalCell(nn.Cell):
     Args:
         network: computes the predictions of the first arrays.
         loss_fn: the loss of `loss_of`.
-        inputs: number of arrays that the network takes.
-        has_weight: whether the next array is the weight.
+        schema: the schema.
         has_group: whether the array before the label is the group.
 
     Inputs:
@@ -122,14 +121,12 @@ class SchemaEvalCell(nn.Cell):
         Tuple of loss, prediction, label and group.
     """
 
-    def __init__(
-        self, network: nn.Cell, loss_fn: nn.Cell, inputs: int, has_weight: bool, has_group: bool
-    ) -> None:
+    def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema, has_group: bool) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = loss_fn
-        self.inputs = inputs
-        self.has_weight = has_weight
+        self.inputs = len(schema.inputs)
+        self.has_weight = schema.weight is not None
         self.has_group = has_group
 
     def construct(self, *arrays: Any) -> Any:

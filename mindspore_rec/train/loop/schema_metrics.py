@@ -26,6 +26,7 @@ _BINARY: dict[str, Any] = {
     "gauc": GAUC,
 }
 _NUMBER: dict[str, Any] = {"rmse": RMSE}
+_DEFAULT = ("auc", "log_loss", "rmse")
 
 
 def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]:
@@ -46,13 +47,11 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     """
     known = {**_BINARY, **_NUMBER}
     made: dict[str, Metric] = {}
-    for name in known if names is None else [str(each).lower() for each in names]:
+    for name in _DEFAULT if names is None else [str(each).lower() for each in names]:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
             hint = f": {near[0]!r} is similar" if near else f": known are {', '.join(known)}"
             raise ValueError(f"metric {name!r} is not known{hint}")
-        if names is None and name not in ("auc", "log_loss", "rmse"):
-            continue
         if name == "gauc" and schema.group is None:
             raise ValueError(
                 "metric 'gauc' needs a group: a GroupColumn, or a CategoryColumn with group=True"

@@ -88,7 +88,6 @@ class SchemaTraining:
             )
         self.schema = schema
         self.own_loss = own_loss
-        self.inputs = len(schema.inputs)
 
     # ---- cells
 
@@ -98,8 +97,7 @@ class SchemaTraining:
 
     def eval_cell(self, network: nn.Cell, loss_fn: nn.Cell, metrics: Any) -> nn.Cell:
         """Return the network that gives loss, prediction, label and group to metrics."""
-        has_weight = self.schema.weight is not None
-        return SchemaEvalCell(network, loss_fn, self.inputs, has_weight, self.has_group(metrics))
+        return SchemaEvalCell(network, loss_fn, self.schema, self.has_group(metrics))
 
     def has_group(self, metrics: Any) -> bool:
         """Return True if one of the metrics reads the groups of rows."""

@@ -10,7 +10,6 @@ from mindspore import nn
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
 from mindspore_rec.train.models.schema_cells import SchemaEmbedding, SchemaSum
-from mindspore_rec.train.models.schema_tables import groups_of_fields
 
 __all__ = ["SchemaFeatures"]
 
@@ -19,7 +18,7 @@ __all__ = ["SchemaFeatures"]
 class SchemaFeatures(Features):
     """The arrays `ids` and `numbers` of a schema.
 
-    Neighbouring fields of one table have one lookup. A list or text has an `EmbeddingBag`, which
+    The single keys of a table have one lookup. A list or text has an `EmbeddingBag`, which
     returns the mean of the vectors of its values. All lookups of a table share the table.
 
     The table of all columns without own settings has the name of the cell. Each further table's
@@ -35,8 +34,7 @@ class SchemaFeatures(Features):
     @property
     def widths(self) -> tuple[int, ...]:
         """Number of floats in the vector of each field."""
-        groups = groups_of_fields(self.schema)
-        return tuple(self.schema.tables[group].embedding_dim for group in groups)
+        return tuple(table.embedding_dim for table in self.schema.tables for _ in table.fields)
 
     @property
     def numbers(self) -> int:

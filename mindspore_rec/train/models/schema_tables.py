@@ -10,7 +10,7 @@ from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.rows.policies import CountAdmission, Eviction
 from mindspore_rec.train.parameter.table_config import TableConfig
 
-__all__ = ["Window", "groups_of_fields", "table_config", "windows_of"]
+__all__ = ["Window", "table_config", "windows_of"]
 
 
 class Window(NamedTuple):
@@ -28,26 +28,17 @@ class Window(NamedTuple):
 
 
 def windows_of(schema: Schema) -> Iterator[Window]:
-    """Yield the columns of each lookup, in the order of the fields."""
-    window: Window | None = None
-    for field, group in zip(schema.fields, groups_of_fields(schema), strict=True):
-        if window is not None:
-            if group == window.group and not (field.is_bag or window.is_bag):
-                window = window._replace(stop=field.stop)
-                continue
-            yield window
-        window = Window(group, field.start, field.stop, field.is_bag)
-    if window is not None:
-        yield window
+    """Yield the columns of each lookup, in the order of the fields.
 
-
-def groups_of_fields(schema: Schema) -> list[int]:
-    """Return the index in `schema.tables` of each field's table."""
-    groups = [0] * len(schema.fields)
-    for number, group in enumerate(schema.tables):
-        for field in group.fields:
-            groups[field] = number
-    return groups
+    The single keys of a table are side by side, in front of its bags.
+    """
+    for group, table in enumerate(schema.tables):
+        fields = [schema.fields[number] for number in table.fields]
+        keys = [field for field in fields if not field.is_bag]
+        if keys:
+            yield Window(group, keys[0].start, keys[-1].stop, False)
+        for field in fields[len(keys) :]:
+            yield Window(group, field.start, field.stop, True)
 
 
 def table_config(

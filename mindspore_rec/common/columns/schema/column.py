@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
-from mindspore_rec.common.columns.times import UNITS
+from mindspore_rec.common.columns.times import check_times
 from mindspore_rec.common.columns.transforms import PARTS
 
 __all__ = [
@@ -331,12 +331,9 @@ class TimeColumn(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = f"column {self.name!r}: "
-        if self.unit is not None:
-            check_one_of(where + "unit", self.unit, tuple(UNITS))
         if self.format is not None:
             _check_text(where + "format", self.format, 100)
-            if self.unit is not None:
-                raise ValueError(f"{where}unit is for times that are numbers: leave out format")
+        check_times(self.unit, self.format, where)
         if not isinstance(self.parts, (list, tuple)):
             raise TypeError(f"{where}parts must be a list of texts, got {self.parts!r}")
         object.__setattr__(self, "parts", tuple(self.parts))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the name of a column tells: an id, a time, the weight of a row; the nearest name."""
+"""Hints in the name of a column: an id, a time, the weight of a row; the nearest name."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import values_array
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.labels import numbers_of_texts, positive_rows
@@ -88,8 +88,7 @@ Check = tuple[np.ndarray, str]
 
 
 def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary.take(values.indices)
+    values = decoded(values)
     kind = values.type
     if column.kind in ("category", "group"):
         yield from _category(column, values)
@@ -111,7 +110,7 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
         return
     if pa.types.is_boolean(kind) and column.values is not None:
         return
-    if _is_text(kind):
+    if is_text(kind):
         if column.values == "whole":
             legal = pc.or_(values.is_null(), whole_numbers(values).is_valid())
             yield _array(legal), "whole numbers (values: whole)"
@@ -128,12 +127,12 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
 
 def _number(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
-    if _is_text(kind) and column.decimal is not None:
+    if is_text(kind) and column.decimal is not None:
         missing = pc.or_(values.is_null(), are_missing_texts(values))
         numbers = numbers_of_texts(values, column.decimal)
         yield _array(pc.or_(missing, numbers.is_valid())), "numbers"
         values = numbers
-    elif _is_text(kind):
+    elif is_text(kind):
         first = values.drop_null()
         shown = f" such as {_shown(first[0].as_py())}" if len(first) else ""
         raise ValueError(
@@ -156,7 +155,7 @@ def _check_nested(column: Column, kind: pa.DataType) -> None:
     )
     if pa.types.is_null(kind):
         return
-    if column.kind == "text" and not _is_text(kind):
+    if column.kind == "text" and not is_text(kind):
         raise ValueError(f"column {column.name!r} must be texts for kind 'text', it is {kind}")
     if column.kind == "list" and column.separator is None and not is_list:
         raise ValueError(
@@ -197,7 +196,7 @@ def _weight(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _finite(column: Column, values: pa.Array) -> Iterator[Check]:
-    if _is_text(values.type) and column.decimal is not None:
+    if is_text(values.type) and column.decimal is not None:
         values = numbers_of_texts(values, column.decimal)
     if not _is_number(values.type):
         raise ValueError(
@@ -216,10 +215,6 @@ def _are_whole(values: pa.Array) -> np.ndarray:
 
 def _array(legal: pa.Array) -> np.ndarray:
     return np.asarray(legal.to_numpy(zero_copy_only=False), bool)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

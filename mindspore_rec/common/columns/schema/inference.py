@@ -102,7 +102,7 @@ class Inferred:
 
 @dataclass
 class _Draft:
-    """What has been decided, by name of the column."""
+    """Choices made so far, by name of the column."""
 
     profiles: dict[str, Profile]
     sample_is_all: bool

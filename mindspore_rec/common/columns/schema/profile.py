@@ -20,7 +20,7 @@ _GREATEST_DIGITS = 1e18  # of whole numbers in texts
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What the values of one column of a sample are.
+    """Properties of the values of one column of a sample.
 
     Args:
         name: name of the column.

@@ -104,7 +104,7 @@ class Schema:
 
     @property
     def undecided(self) -> list[Column]:
-        """Columns of categories whose type, text or whole, is that of the rows of `fit`."""
+        """Columns of categories without `values`; `fit` sets their type, text or whole."""
         kinds = ("category", "list", "group")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
@@ -222,10 +222,9 @@ class Schema:
         batch = to_record_batch(rows)
         if not batch.num_rows:
             raise ValueError("rows must have at least one row, from which scales learn")
-        features = [each for each in self.columns if each.kind not in ("label", "weight")]
-        fresh = pipeline_of(features, Layout(features, self.embedding_dim)).fit(batch)
+        fresh = pipeline_of(self.columns, Layout(self.columns, self.embedding_dim)).fit(batch)
         self._decide_values(batch)
-        self._take(fresh.state_dict())
+        self.load_state_dict(fresh.state_dict())
         return self
 
     def _decide_values(self, batch: pa.RecordBatch) -> None:
@@ -283,11 +282,6 @@ class Schema:
         made = copy.copy(self)
         made.pipeline, made.is_fitted = self.pipeline.received(), True
         return made
-
-    def _take(self, state: Mapping[str, Any]) -> None:
-        learned = {**self.pipeline.state_dict(), **{n: v for n, v in state.items() if n != ""}}
-        self.pipeline.load_state_dict(learned)
-        self.is_fitted = True
 
     def arrays_of(self, rows: Any, with_label: bool = True) -> dict[str, np.ndarray]:
         """Return the arrays of rows.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How texts are written: as numbers, times, lists, words or names."""
+"""Forms of texts: numbers, times, lists, words and names."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _MOST_LIST_VALUES = 4096
 
 @dataclass(frozen=True, eq=False)
 class TextForm:
-    """How the texts of one column are written.
+    """Form of the texts of one column.
 
     Args:
         family: 'number', 'time' or 'text'.
