@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AUC of `mindspore-rec train` with its defaults beside LightGBM, CatBoost and logistic regression.
+
+    python -m benchmarks.beside_trees --data DIR --json OUT
+    python -m benchmarks.beside_trees --data DIR --tasks movielens_time --seeds 0 --changes \\
+        '{"model": {"dropout": 0.1}}'
+    python -m benchmarks.beside_trees --data DIR --test --seeds 0,1,2,3,4 --json OUT
+
+The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
+`movielens-latest-small` with the files that the publishers ship, compressed by gzip. Each learner
+trains on the training rows, and ends its training by the validation rows. LightGBM and CatBoost are
+run if they are installed.
+
+Scores of the test rows are read with `--test` only. Settings are chosen by the validation rows, so
+run `--test` once, at the end. The file of the figures has the commit and the date.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+
+import argparse
+import importlib.util
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import log_loss, roc_auc_score
+
+from benchmarks import bench_common
+from benchmarks.trees.ours import run_command
+from benchmarks.trees.rivals import RIVALS
+from benchmarks.trees.tasks import LABEL, TASKS, Parts
+
+OURS = "mindspore-rec"
+NEEDS = {"LightGBM": "lightgbm", "LightGBM, codes": "lightgbm", "CatBoost": "catboost"}
+
+
+def run(
+    learner: str, parts: Parts, seed: int, changes: Mapping[str, Any], test: bool
+) -> dict[str, Any]:
+    """Train a learner on a task, and return its figures."""
+    began = time.perf_counter()
+    more: dict[str, Any] = {}
+    if learner == OURS:
+        with tempfile.TemporaryDirectory() as folder:
+            made = run_command(parts, seed, Path(folder), changes)
+        scores, more = made.scores, {"parts_seconds": dict(made.seconds)}
+    else:
+        scores = RIVALS[learner](parts, seed)
+    figures: dict[str, Any] = {"seconds": time.perf_counter() - began, **more}
+    for part in ("valid", "test") if test else ("valid",):
+        label = getattr(parts, part)[LABEL]
+        predicted = np.clip(scores[part], 1e-7, 1 - 1e-7)
+        figures[part] = {
+            "auc": float(roc_auc_score(label, predicted)),
+            "log_loss": float(log_loss(label, predicted)),
+        }
+    return figures
+
+
+def main() -> None:
+    """Run the learners on the tasks and print a line for each pair."""
+    options = _options()
+    part = "test" if options.test else "valid"
+    record: dict[str, Any] = {"part": part, "changes": options.changes, "tasks": {}}
+    print(f"{'task':<18} {'learner':<20} {'AUC':>7} {'spread':>7} {'log loss':>8} {'seconds':>8}")
+    for name in options.tasks:
+        parts = TASKS[name].cut(options.data)
+        sizes = {each: len(getattr(parts, each)) for each in ("train", "valid", "test")}
+        record["tasks"][name] = {"rows": sizes, "learners": {}}
+        for learner in options.learners:
+            runs = [
+                run(learner, parts, seed, options.changes, options.test) for seed in options.seeds
+            ]
+            record["tasks"][name]["learners"][learner] = runs
+            aucs = [each[part]["auc"] for each in runs]
+            loss = statistics.mean(each[part]["log_loss"] for each in runs)
+            seconds = statistics.median(each["seconds"] for each in runs)
+            spread = max(aucs) - min(aucs)
+            print(
+                f"{name:<18} {learner:<20} {statistics.mean(aucs):7.4f} {spread:7.4f} {loss:8.4f} "
+                f"{seconds:8.1f}",
+                flush=True,
+            )
+            bench_common.save(options.json, record)
+
+
+def _options() -> argparse.Namespace:
+    parser = bench_common.parser(__doc__ or "")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, required=True, help="directory of the data sets")
+    parser.add_argument("--tasks", type=_names, default=list(TASKS), help="names, with commas")
+    parser.add_argument("--learners", type=_learners, default=None, help="names, with ;")
+    parser.add_argument("--seeds", type=_seeds, default=[0], help="seeds, with commas; default 0")
+    parser.add_argument("--changes", type=json.loads, default={}, help="settings, as JSON")
+    parser.add_argument("--test", action="store_true", help="score the test rows: once, at the end")
+    options = parser.parse_args()
+    if options.learners is None:
+        installed = [n for n in RIVALS if importlib.util.find_spec(NEEDS.get(n, "sklearn"))]
+        options.learners = [OURS, *installed]
+    return options
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in TASKS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(TASKS)}")
+    return names
+
+
+def _learners(text: str) -> list[str]:
+    names = text.split(";")
+    for name in names:
+        if name not in (OURS, *RIVALS):
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {OURS}; {'; '.join(RIVALS)}")
+    return names
+
+
+def _seeds(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

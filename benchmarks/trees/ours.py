@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `mindspore-rec` on a task: `init`, `train`, `predict`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from benchmarks.trees.rivals import Scores
+from benchmarks.trees.tasks import LABEL, TIME, Parts
+
+__all__ = ["Run", "run_command"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the command.
+
+    Attributes:
+        scores: probabilities of the validation and test rows.
+        seconds: wall time of `init`, of the whole `train`, and of the steps alone (`steps`).
+        training: what `train` wrote about the training.
+    """
+
+    scores: Scores
+    seconds: Mapping[str, float]
+    training: Mapping[str, Any]
+
+
+def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any]) -> Run:
+    """Train by the command.
+
+    Args:
+        parts: rows of the task.
+        seed: seed of the training.
+        folder: empty directory for the files of the run.
+        changes: settings of the YAML file that differ from what `init` proposes, such as
+            `{"train": {"epochs": 5}}`; mappings are merged.
+    """
+    for name in ("train", "valid", "test"):
+        frame: pd.DataFrame = getattr(parts, name)
+        frame.to_parquet(folder / f"{name}.parquet", index=False, row_group_size=1 << 15)
+    when = ["--time", TIME] if TIME in parts.train else []
+    began = time.perf_counter()
+    proposal = _call(folder, "init", "train.parquet", "--label", LABEL, *when)
+    after_init = time.perf_counter()
+    settings = _merged(
+        yaml.safe_load(proposal),
+        {"split": {"valid": "valid.parquet", "test": 0.0}, "train": {"seed": seed}},
+    )
+    settings["split"].pop("by", None)
+    settings = _merged(settings, changes)
+    (folder / "task.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    _call(folder, "train", "task.yaml", "--json", "figures.json", "--no-baseline")
+    after_train = time.perf_counter()
+    training = json.loads((folder / "figures.json").read_text(encoding="utf-8"))["training"]
+    scores = {}
+    for name in ("valid", "test"):
+        _call(folder, "predict", "task.yaml", f"{name}.parquet", "-o", f"{name}_scores.parquet")
+        scored = pd.read_parquet(folder / f"{name}_scores.parquet")
+        scores[name] = np.asarray(scored["probability"], np.float64)
+    seconds = {
+        "init": after_init - began,
+        "train": after_train - after_init,
+        "steps": training["seconds"],
+    }
+    return Run(scores, seconds, training)
+
+
+def _call(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "GLOG_v": "3"}
+    done = subprocess.run(
+        [sys.executable, "-m", "mindspore_rec", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"mindspore-rec {' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with changes; a change of None removes the setting."""
+    made = dict(settings)
+    for name, value in changes.items():
+        if value is None:
+            made.pop(name, None)
+        elif isinstance(value, Mapping) and isinstance(made.get(name), Mapping):
+            made[name] = _merged(made[name], value)
+        else:
+            made[name] = value
+    return made

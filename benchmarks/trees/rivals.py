@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LightGBM, CatBoost and logistic regression on the raw columns of a task.
+
+Each learner gets the columns as they are. Texts are categories, of the learner's own type. The time
+is replaced by the hour and the weekday. A list is replaced by a flag per value (`|` separates the
+values). LightGBM and CatBoost have their default settings, and stop when the validation rows' AUC
+has not risen for 50 trees.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.trees.tasks import LABEL, TIME, Parts
+
+__all__ = ["RIVALS", "Scores"]
+
+Scores = dict[str, np.ndarray]
+"""Probabilities of the validation and test rows, by the name of the part."""
+
+_MOST_TREES, _PATIENCE = 2_000, 50
+
+
+def _features(parts: Parts) -> dict[str, pd.DataFrame]:
+    """Return the features of the parts, with texts as categories of the training rows."""
+    frames = {name: getattr(parts, name) for name in ("train", "valid", "test")}
+    made = {name: _flat(frame) for name, frame in frames.items()}
+    for column in made["train"]:
+        if not pd.api.types.is_numeric_dtype(made["train"][column]):
+            values = pd.CategoricalDtype(sorted(made["train"][column].dropna().unique()))
+            for name in made:
+                made[name][column] = made[name][column].astype(values)
+    columns = list(made["train"])
+    return {name: frame.reindex(columns=columns, fill_value=0) for name, frame in made.items()}
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    made = frame.drop(columns=[LABEL, TIME], errors="ignore").copy()
+    if TIME in frame:
+        made["hour"], made["weekday"] = frame[TIME].dt.hour, frame[TIME].dt.weekday
+    if "genres" in made:
+        flags = made.pop("genres").str.get_dummies("|")
+        made = pd.concat([made, flags], axis=1)
+    return made
+
+
+def _lightgbm(codes: bool) -> Callable[[Parts, int], Scores]:
+    def scores(parts: Parts, seed: int) -> Scores:
+        import lightgbm
+
+        made = _features(parts)
+        if codes:
+            made = {
+                name: frame.apply(lambda c: c.cat.codes if hasattr(c, "cat") else c)
+                for name, frame in made.items()
+            }
+        model = lightgbm.LGBMClassifier(
+            n_estimators=_MOST_TREES, random_state=seed, n_jobs=os.cpu_count(), verbose=-1,
+            bagging_seed=seed, feature_fraction_seed=seed,
+        )  # fmt: skip
+        model.fit(
+            made["train"],
+            parts.train[LABEL],
+            eval_set=[(made["valid"], parts.valid[LABEL])],
+            eval_metric="auc",
+            callbacks=[lightgbm.early_stopping(_PATIENCE, first_metric_only=True, verbose=False)],
+        )
+        return {name: _probabilities(model, made[name]) for name in ("valid", "test")}
+
+    return scores
+
+
+def _catboost(parts: Parts, seed: int) -> Scores:
+    import catboost
+
+    made = _features(parts)
+    texts = [name for name, column in made["train"].items() if hasattr(column, "cat")]
+    for frame in made.values():
+        for name in texts:
+            frame[name] = frame[name].astype(object).fillna("").astype(str)
+    model = catboost.CatBoostClassifier(
+        iterations=_MOST_TREES, random_seed=seed, eval_metric="AUC", verbose=False,
+        early_stopping_rounds=_PATIENCE, cat_features=texts, allow_writing_files=False,
+        thread_count=os.cpu_count(),
+    )  # fmt: skip
+    model.fit(made["train"], parts.train[LABEL], eval_set=(made["valid"], parts.valid[LABEL]))
+    return {name: _probabilities(model, made[name]) for name in ("valid", "test")}
+
+
+def _logistic(parts: Parts, seed: int) -> Scores:
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
+
+    made = _features(parts)
+    for frame in made.values():
+        for name, column in frame.items():
+            if hasattr(column, "cat"):
+                frame[name] = column.astype(object).fillna("").astype(str)
+    texts = [n for n, column in made["train"].items() if not pd.api.types.is_numeric_dtype(column)]
+    texts += [name for name in ("hour", "weekday") if name in made["train"]]
+    numbers = [name for name in made["train"] if name not in texts]
+    for frame in made.values():
+        frame[numbers] = frame[numbers].fillna(0)
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), texts),
+        (QuantileTransformer(random_state=seed), numbers),
+    )
+    model: Any = make_pipeline(columns, LogisticRegression(max_iter=300))
+    model.fit(made["train"], parts.train[LABEL])
+    return {name: _probabilities(model, made[name]) for name in ("valid", "test")}
+
+
+def _probabilities(model: Any, features: pd.DataFrame) -> np.ndarray:
+    return np.asarray(model.predict_proba(features), np.float64)[:, 1]
+
+
+RIVALS: dict[str, Callable[[Parts, int], Scores]] = {
+    "LightGBM": _lightgbm(codes=False),
+    "LightGBM, codes": _lightgbm(codes=True),
+    "CatBoost": _catboost,
+    "logistic regression": _logistic,
+}
+"""Functions that train on the training rows and return the scores, by name of the learner."""

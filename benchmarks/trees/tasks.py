@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seven tasks on real data, each cut once into training, validation and test rows.
+
+The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. A cut depends on
+the files alone. Rows are divided by time, or drawn from a fixed seed.
+
+* `census_income` and `census_marital`: the published test file; a tenth of the training file is
+  drawn for validation.
+* `retail_quantity`: does a line of an invoice have more than 6 pieces? By time.
+* `retail_before`: did this customer buy this item before? By time. Purchases at the same time do
+  not count as before.
+* `retail_again`: does this customer buy this item again within 30 days? By time. The last 30 days
+  before each cut have no label yet, and are left out.
+* `movielens_random` and `movielens_time`: is the rating at least 4?
+
+Cancellations and lines without a customer are left out of Online Retail. A cut by time puts rows of
+equal time into the same part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from datasets.census_income.schema import COLUMNS, FILES, category_columns
+
+__all__ = ["TASKS", "Parts", "Task"]
+
+LABEL = "label"
+TIME = "time"
+_DAYS = 30
+_HELD = 0.1  # share of the rows for validation, and for tests
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows of a task. The columns are the features, the time if there is one, and the label.
+
+    Attributes:
+        train: rows to learn from.
+        valid: rows to choose settings and the end of the training by.
+        test: rows that nothing was chosen by.
+    """
+
+    train: pd.DataFrame
+    valid: pd.DataFrame
+    test: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Task:
+    """A binary label on a data set.
+
+    Attributes:
+        name: name of the task.
+        cut: function that reads the data sets' directory and returns the parts.
+        has_time: whether there is a column `time`.
+        by_time: whether the parts follow each other in time.
+    """
+
+    name: str
+    cut: Callable[[Path], Parts]
+    has_time: bool = False
+    by_time: bool = False
+
+
+def _census(task: str) -> Callable[[Path], Parts]:
+    label, positive = {
+        "income": ("income_50k", "50000+."),
+        "marital": ("marital_stat", "Never married"),
+    }[task]
+    tasks = ("income",) if task == "income" else ("income", "never_married")
+    names = set(category_columns(tasks))
+    numbers = {"age", "wage_per_hour", "capital_gains", "capital_losses", "stock_dividends"}
+    numbers |= {"num_emp", "weeks_worked"}
+
+    def read(path: Path) -> pd.DataFrame:
+        rows = pd.read_csv(
+            path, header=None, names=list(COLUMNS), skipinitialspace=True, keep_default_na=False
+        )
+        features = [name for name in COLUMNS if name in names | numbers and name != label]
+        made = rows[features].copy()
+        for name in names:
+            made[name] = made[name].astype(str).str.strip()
+        made[LABEL] = (rows[label].str.strip() == positive).astype(np.int8)
+        return made
+
+    def cut(data: Path) -> Parts:
+        directory = data / "census-income-kdd"
+        rows = read(directory / FILES["train"])
+        held = _drawn(len(rows), _HELD)
+        return Parts(rows[~held], rows[held], read(directory / FILES["test"]))
+
+    return cut
+
+
+def _retail(data: Path) -> pd.DataFrame:
+    """Return the lines of invoices with a customer, in order of time."""
+    rows = pd.read_csv(
+        data / "online-retail" / "online_retail.csv.gz",
+        dtype={"InvoiceNo": str, "StockCode": str, "CustomerID": str},
+        parse_dates=["InvoiceDate"],
+    )
+    sold = ~rows.InvoiceNo.str.startswith("C") & rows.CustomerID.notna() & (rows.Quantity > 0)
+    rows = rows[sold].sort_values("InvoiceDate", kind="stable").reset_index(drop=True)
+    return rows.rename(columns={"InvoiceDate": TIME})
+
+
+_RETAIL = ["StockCode", "Description", "CustomerID", "Country", "UnitPrice", TIME]
+
+
+def _quantity(data: Path) -> Parts:
+    rows = _retail(data)
+    rows[LABEL] = (rows.Quantity > 6).astype(np.int8)
+    return _by_time(rows[[*_RETAIL, LABEL]])
+
+
+def _before(data: Path) -> Parts:
+    rows = _retail(data)
+    first = rows.groupby(["CustomerID", "StockCode"])[TIME].transform("min")
+    rows[LABEL] = (first < rows[TIME]).astype(np.int8)
+    return _by_time(rows[[*_RETAIL, LABEL]])
+
+
+def _again(data: Path) -> Parts:
+    rows = _retail(data)
+    times = rows[["CustomerID", "StockCode", TIME]].drop_duplicates()  # ordered by time
+    times["next"] = times.groupby(["CustomerID", "StockCode"])[TIME].shift(-1)
+    rows = rows.merge(times, "left", ["CustomerID", "StockCode", TIME])
+    window = pd.Timedelta(days=_DAYS)
+    rows[LABEL] = (rows.next - rows[TIME] <= window).astype(np.int8)
+    rows = rows[[*_RETAIL, "Quantity", LABEL]]
+    known = rows[rows[TIME] <= rows[TIME].iloc[-1] - window]
+    begin_test = _last_time(known, 1 - _HELD)
+    early = known[known[TIME] <= begin_test - window]
+    begin_valid = _last_time(early, 1 - _HELD)
+    return Parts(
+        early[early[TIME] <= begin_valid - window],
+        early[early[TIME] > begin_valid],
+        known[known[TIME] > begin_test],
+    )
+
+
+def _movielens(data: Path) -> pd.DataFrame:
+    directory = data / "movielens-latest-small"
+    ratings = pd.read_csv(directory / "ratings.csv.gz")
+    movies = pd.read_csv(directory / "movies.csv.gz")
+    movies["year"] = movies.title.str.extract(r"\((\d{4})\)\s*$")[0].astype(float)
+    rows = ratings.merge(movies, "left", "movieId")
+    rows = rows.sort_values("timestamp", kind="stable").reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "user": rows.userId.astype(str),
+            "movie": rows.movieId.astype(str),
+            "genres": rows.genres,
+            "year": rows.year,
+            TIME: pd.to_datetime(rows.timestamp, unit="s"),
+            LABEL: (rows.rating >= 4).astype(np.int8),
+        }
+    )
+
+
+def _movielens_time(data: Path) -> Parts:
+    return _by_time(_movielens(data))
+
+
+def _movielens_random(data: Path) -> Parts:
+    rows = _movielens(data)
+    test = _drawn(len(rows), 0.2, seed=1)
+    held = _drawn(len(rows), _HELD)
+    return Parts(rows[~test & ~held], rows[~test & held], rows[test])
+
+
+def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
+    """Return a mask of rows, drawn by the rows' places."""
+    mask: np.ndarray = np.random.default_rng(seed).random(rows) < share
+    return mask
+
+
+def _last_time(rows: pd.DataFrame, share: float) -> pd.Timestamp:
+    """Return the last time of the first rows, a share of all rows."""
+    return rows[TIME].iloc[int(len(rows) * share)]
+
+
+def _by_time(rows: pd.DataFrame) -> Parts:
+    begin_test, begin_valid = _last_time(rows, 1 - _HELD), _last_time(rows, 1 - 2 * _HELD)
+    early, late = rows[TIME] <= begin_valid, rows[TIME] > begin_test
+    return Parts(rows[early], rows[~early & ~late], rows[late])
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("census_income", _census("income")),
+        Task("census_marital", _census("marital")),
+        Task("retail_quantity", _quantity, has_time=True, by_time=True),
+        Task("retail_before", _before, has_time=True, by_time=True),
+        Task("retail_again", _again, has_time=True, by_time=True),
+        Task("movielens_random", _movielens_random, has_time=True),
+        Task("movielens_time", _movielens_time, has_time=True, by_time=True),
+    )
+}
+"""The tasks, by name."""
