@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
+    from mindspore_rec.common.columns.cross import Cross as Cross
     from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline as FeaturePipeline
     from mindspore_rec.common.columns.feature_spec import FeatureSpec as FeatureSpec
     from mindspore_rec.common.columns.hashing import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from mindspore_rec.common.columns.schema.column import (
         CategoryColumn as CategoryColumn,
         Column as Column,
+        CrossColumn as CrossColumn,
         GroupColumn as GroupColumn,
         IgnoredColumn as IgnoredColumn,
         IntegerColumn as IntegerColumn,
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
         WeightColumn as WeightColumn,
     )
     from mindspore_rec.common.columns.schema.schema import Schema as Schema
+    from mindspore_rec.common.columns.target_statistics import (
+        TargetStatistics as TargetStatistics,
+    )
     from mindspore_rec.common.columns.transforms import (
         Category as Category,
         Feature as Feature,

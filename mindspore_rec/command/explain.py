@@ -53,8 +53,7 @@ def _explained(model: Trained, rows: pa.RecordBatch, seed: int) -> Result:
     def predict(batch: Any) -> np.ndarray:
         return np.asarray(model.predict(one_batch(batch))).reshape(len(label), -1)[:, 0]
 
-    columns = [each.name for each in schema.features]
-    importance = column_importance(predict, pa.table(rows), label, columns, seed)
+    importance = column_importance(predict, pa.table(rows), label, schema.feature_names, seed)
     print(f"Importance of columns, by permutation in {len(label):,} test rows")
     lines = [list(asdict(each).values()) for each in importance]
     print(text_table(["column", "AUC drops by", "log loss rises by"], lines))
@@ -81,9 +80,12 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
         ValueError: the column has no rows in a table, or the value has none.
     """
     schema = model.schema
-    fields = [field for field in schema.fields if field.column == column and field.length == 1]
+    fields = [
+        each for each in schema.fields if each.length == 1 and each.column in rows.schema.names
+    ]
+    legal = ", ".join(field.column for field in fields)
+    fields = [field for field in fields if field.column == column]
     if not fields:
-        legal = ", ".join(field.column for field in schema.fields if field.length == 1)
         raise ValueError(f"--nearest is for columns with a row for each value: {legal}")
     keys = schema.arrays_of(rows, with_label=False)["ids"][:, fields[0].start]
     distinct, first = np.unique(keys, return_index=True)

@@ -36,8 +36,8 @@ def leak_warnings(schema: Schema, rows: Rows) -> list[str]:
         return []
     labels = schema.labels_of(sample)
     warnings = []
-    for feature in schema.features:
-        profile = profile_of(feature.name, sample.column(feature.name))
+    for name in schema.feature_names:
+        profile = profile_of(name, sample.column(name))
         for place, label in enumerate(schema.labels):
             how = None
             if profile.distinct and is_copy(profile, profile_of(label.name, sample[label.name])):
@@ -46,8 +46,8 @@ def leak_warnings(schema: Schema, rows: Rows) -> list[str]:
                 how = leak_of(profile, labels[:, place].astype(float))
             if how is not None:
                 warnings.append(
-                    f"column {feature.name!r} decides the label {label.name!r}: {how}; if it is "
-                    f"not known before the event, make it `{feature.name}: ignored` in the YAML"
+                    f"column {name!r} decides the label {label.name!r}: {how}; if it is not known "
+                    f"before the event, make it `{name}: ignored` in the YAML"
                 )
                 break
     return warnings

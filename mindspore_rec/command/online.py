@@ -95,6 +95,8 @@ def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
         )
     rows = rows_of(kafka.sample, settings, None)
     schema.fit(one_batch(rows.sample(_FIT_ROWS, seed=0)))
+    if schema.has_statistics:
+        schema.fit_statistics(rows)
 
 
 def _arrow_schema(kafka: KafkaSettings) -> pa.Schema | None:

@@ -146,7 +146,7 @@ def rows_to_predict(
     # Each row has a prediction, so a row that cannot be read is an error whatever the YAML says.
     strict = dataclasses.replace(settings, bad_rows=None)
     rows = rows_of(source, strict, None)
-    names = [each.name for each in schema.features]
+    names = schema.feature_names
     names += [name for name in keep if must_keep or name in rows.names]
     return iter(rows.select(list(dict.fromkeys(names))))
 

@@ -58,7 +58,7 @@ class SchemaLog(KeyLog):
         self.paths = [Path(rows.source)]
         self.time = None if schema.time is None else schema.time.name
         self.size = rows.count()
-        names = [column.name for column in schema.features]
+        names = list(schema.feature_names)
         if self.time is not None and self.time not in names:
             names.append(self.time)
         self._rows = rows.select(names)

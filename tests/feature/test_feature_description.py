@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from mindspore_rec import FeatureSpec, feature, stream
 from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
+from mindspore_rec.common.columns.joint import JointFeature
 from mindspore_rec.stream import Feature, FeaturePipeline, Number
 
 SMALL = st.floats(-100, 100, width=32)
@@ -33,6 +34,9 @@ LISTS = st.one_of(
               st.sampled_from([None, "whole"])),
     st.builds(feature.Words, st.just("city"), st.integers(1, 5)),
 )  # fmt: skip
+CROSSES = st.builds(
+    feature.Cross, st.lists(KEYS, min_size=2, max_size=4), st.sampled_from([None, "both"])
+)
 NUMBERS = st.one_of(
     st.builds(feature.NumbersOfTexts, st.builds(stream.MinMaxScale, st.just("cost")), st.just(",")),
     st.builds(feature.Label, st.just("city"), st.sampled_from(["Rome", "Berlin"])),
@@ -57,7 +61,7 @@ def pipelines(draw: st.DrawFn) -> FeaturePipeline:
     outputs: dict[str, Any] = {
         "one": FeatureSpec("one", table_name="t", transform=draw(KEYS), access_threshold=2),
         "two": FeatureSpec("two", index_key="city", eviction_threshold=draw(st.integers(1, 99))),
-        "ids": draw(st.lists(st.one_of(KEYS, LISTS), min_size=1, max_size=4)),
+        "ids": draw(st.lists(st.one_of(KEYS, LISTS, CROSSES), min_size=1, max_size=4)),
         "dense": draw(st.lists(NUMBERS, min_size=1, max_size=5)),
         "clock": draw(st.sampled_from(CLOCKS)),
     }
@@ -153,4 +157,5 @@ def test_every_transform_of_the_library_has_a_description() -> None:
         return {kind}.union(*map(all_of, below))
 
     own = {each for each in all_of(Feature) if each.__module__.startswith("mindspore_rec")}
-    assert own - {Feature} == set(description._TRANSFORMS) | {feature.NumbersOfTexts}
+    nested = {feature.NumbersOfTexts, feature.Cross, feature.TargetStatistics}
+    assert own - {Feature, JointFeature} == set(description._TRANSFORMS) | nested

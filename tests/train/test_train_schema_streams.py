@@ -15,6 +15,7 @@ from mindspore_rec import FeatureBatches, RecModel, Schema, models, tables_of
 from mindspore_rec.checkpoint import RecCheckpoint
 from mindspore_rec.feature import (
     CategoryColumn,
+    CrossColumn,
     LabelColumn,
     ListColumn,
     NumberColumn,
@@ -40,10 +41,11 @@ ROWS, BATCH = 1000, 100
 
 def schema_of() -> Schema:
     columns = [
-        CategoryColumn("user", eviction=100),
+        CategoryColumn("user", eviction=100, statistics="folds"),
         ListColumn("tags", length=3, separator="|"),
         NumberColumn("price"),
         TimeColumn("ts", unit="ms"),
+        CrossColumn("price_hour", ("price", "ts.hour"), statistics="past"),
         LabelColumn("clicked"),
     ]
     return Schema(columns, embedding_dim=4)

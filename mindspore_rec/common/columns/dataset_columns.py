@@ -39,12 +39,22 @@ class _Pipeline(Protocol):
     @property
     def learns(self) -> bool: ...
 
-    def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong: ...
+    def columns_among(
+        self, names: Sequence[str], with_time: bool, training: bool
+    ) -> ColumnsAmong: ...
 
-    def batch(self, rows: Any, learn: bool, with_time: bool) -> tuple[Any, int | None]: ...
+    def batch(
+        self, rows: Any, learn: bool, with_time: bool, training: bool
+    ) -> tuple[Any, int | None]: ...
 
 
-def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool = False) -> Any:
+def map_dataset(
+    pipeline: _Pipeline,
+    dataset: Any,
+    learn: bool,
+    with_time: bool = False,
+    training: bool = False,
+) -> Any:
     """Return a Dataset of the arrays that a pipeline makes.
 
     Args:
@@ -54,6 +64,7 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
             statistics and `learn` is True, one thread processes the batches in order.
         with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
             The event time's column has the name of the timestamp feature.
+        training: whether a network trains on the batches. Default: False.
 
     Raises:
         ValueError: a column is missing, or a kept column has the name of an array.
@@ -68,13 +79,13 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
         ['user']
     """
     names = dataset.get_col_names()
-    columns = pipeline.columns_among(names, with_time)
+    columns = pipeline.columns_among(names, with_time, training)
     read, made = columns.read, columns.made
     with_time = len(made) > len(pipeline.column_names)
 
     def work(*columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = BatchRows(dict(zip(read, columns, strict=True)), names)
-        arrays, seconds = pipeline.batch(rows, learn, with_time)
+        arrays, seconds = pipeline.batch(rows, learn, with_time, training)
         if with_time and seconds is None:
             raise ValueError("prepare must leave at least one row of a batch, got none")
         last = [np.array([seconds], np.int64)] if with_time else []

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
@@ -22,6 +23,7 @@ from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.outputs import KeysOutput, Output, StackedOutput
 from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
+from mindspore_rec.common.columns.target_statistics import TargetStatistics
 from mindspore_rec.common.columns.transforms import (
     Category,
     Feature,
@@ -59,6 +61,7 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
 # Arguments that transforms of earlier versions lacked. They are left out of a description if they
 # are None, so that earlier versions read the description.
 _LATER = ("values", "unit", "format")
+_NESTED = ("parts", "labels", "others")  # arguments of TargetStatistics that are transforms
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}
 
 
@@ -139,6 +142,19 @@ def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
     if isinstance(member, NumbersOfTexts):
         inner = _described(member.transform)
         return {"transform": "NumbersOfTexts", "decimal": member.decimal, "of": inner}
+    if isinstance(member, Cross):
+        parts = [_described(part) for part in member.parts]
+        return {"transform": "Cross", "field": member.field, "of": parts}
+    if isinstance(member, TargetStatistics):
+        nested = {name: getattr(member, name) for name in _NESTED}
+        weight = member.weight
+        return {
+            "transform": "TargetStatistics",
+            **{name: [_described(each) for each in of] for name, of in nested.items()},
+            "by": member.by,
+            "weight": None if weight is None else _described(weight),
+            "most_values": member.most_values,
+        }
     attributes = _TRANSFORMS.get(type(member))
     if attributes is None:
         raise ValueError(
@@ -164,6 +180,12 @@ def _made(described: Mapping[str, Any]) -> Any:
     name = fields.pop("transform")
     if name == "NumbersOfTexts":
         return NumbersOfTexts(_made(fields["of"]), fields["decimal"])
+    if name == "Cross":
+        return Cross([_made(part) for part in fields["of"]], fields["field"])
+    if name == "TargetStatistics":
+        parts, labels, others = ([_made(one) for one in fields[each]] for each in _NESTED)
+        weight = None if fields["weight"] is None else _made(fields["weight"])
+        return TargetStatistics(parts, labels, others, fields["by"], weight, fields["most_values"])
     kind = _BY_NAME[name]
     if not set(fields) <= {"column", *_TRANSFORMS[kind]}:
         raise ValueError(f"{kind.__name__} has arguments {sorted(fields)}")

@@ -23,9 +23,12 @@ from mindspore_rec.common.columns.outputs import (
     MadeOutput,
     Output,
     column_of,
+    columns_of,
+    fit_values,
     is_single,
     make_output,
 )
+from mindspore_rec.common.columns.target_statistics import TargetStatistics
 from mindspore_rec.common.columns.transforms import Feature
 
 __all__ = ["FeaturePipeline", "name_taken"]
@@ -147,7 +150,7 @@ class FeaturePipeline:
             TypeError, ValueError: a column is missing or of a type that a feature cannot read.
         """
         if _is_dataset(rows):
-            return map_dataset(self, rows, learn=True)
+            return map_dataset(self, rows, learn=True, training=True)
         return self._made(rows, True)[0]
 
     def apply(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
@@ -167,7 +170,11 @@ class FeaturePipeline:
         return self._made(rows, False, columns=columns)[0]
 
     def batch(
-        self, rows: Any, learn: bool = True, with_time: bool = True
+        self,
+        rows: Any,
+        learn: bool = True,
+        with_time: bool = True,
+        training: bool | None = None,
     ) -> tuple[Any, int | None]:
         """Return the arrays of a batch, and its event time.
 
@@ -176,6 +183,8 @@ class FeaturePipeline:
             learn: True to let the statistics first learn from the batch. Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
+            training: whether a network trains on the rows. `TargetStatistics` then leave the own
+                labels of a row out. Default: None, as `learn`.
 
         Returns:
             The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
@@ -186,7 +195,7 @@ class FeaturePipeline:
             TypeError, ValueError: a column is missing or unreadable, or a time is missing or not
                 between 1970 and 2106.
         """
-        return self._made(rows, learn, with_time=with_time)
+        return self._made(rows, learn, with_time=with_time, training=training)
 
     def _made(
         self,
@@ -194,18 +203,20 @@ class FeaturePipeline:
         learn: bool,
         with_time: bool = False,
         columns: Sequence[str] | None = None,
+        training: bool | None = None,
     ) -> tuple[Any, int | None]:
+        training = learn if training is None else training
         outputs = self._wanted(columns)
         view = self._prepared(rows)
         seconds = self._event_time(view) if with_time else None
         call = map if self._pool is None else self._pool.map
-        self._check_columns(view, outputs)
+        self._check_columns(view, outputs, training)
         made: dict[str, Any] = {}
         if self._times_out and self.timestamp is not None and columns is None:
             made[self.timestamp.name] = _seconds(_times(self.timestamp, view))
         with _nothing_learned_in_part(outputs, learn):
             for output in outputs:
-                made[output.name] = output.make(view, learn, call)
+                made[output.name] = output.make(view, learn, call, training)
         if self.keep_rest and view.by_place is not None:
             for name in self._rest(view):
                 if name in made:
@@ -244,14 +255,16 @@ class FeaturePipeline:
         times = _times(self.timestamp, view)
         return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
-    def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
+    def _check_columns(self, view: BatchRows, outputs: list[Output], training: bool) -> None:
         """Raise ValueError if columns are missing or have different lengths."""
         first: tuple[str, int] | None = None
-        for member in (each for output in outputs for each in output.members):
-            column = view.given(column_of(member, view))
+        members = [each for output in outputs for each in output.members]
+        pairs = [(each, read) for each in members for read in columns_of(each, view, training)]
+        for member, read in pairs:
+            column = view.given(read)
             if is_single(column):
                 continue  # the feature's own check reports the error
-            name = member.name if isinstance(member, FeatureSpec) else str(member.column)
+            name = member.name if isinstance(member, FeatureSpec) else read
             if first is None:
                 first = name, len(column)
             elif len(column) != first[1]:
@@ -262,12 +275,24 @@ class FeaturePipeline:
 
     def _rest(self, view: BatchRows) -> list[str]:
         """Return the names of columns that no feature reads."""
-        read = {view.name_of(each.column) for output in self._outputs for each in output.members}
+        read = {
+            view.name_of(column)
+            for output in self._outputs
+            for each in output.members
+            for column in _read_by(each)
+        }
         time = None if self.timestamp is None else view.name_of(self.timestamp.column)
         return [name for name in view.names if name not in read and name != time]
 
-    def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong:
+    def columns_among(
+        self, names: Sequence[str], with_time: bool, training: bool = False
+    ) -> ColumnsAmong:
         """Return the columns that the pipeline reads, makes and keeps.
+
+        Args:
+            names: names of the columns of the batches.
+            with_time: whether the event time is read and made.
+            training: whether a network trains on the batches. Default: False.
 
         Raises:
             ValueError: a column is missing, or a kept column has the name of an array.
@@ -276,7 +301,7 @@ class FeaturePipeline:
         read = list(names)
         if not self._prepare:
             members = [each for output in self._outputs for each in output.members]
-            columns = [column_of(each, view) for each in members]
+            columns = [name for each in members for name in columns_of(each, view, training)]
             if self.timestamp is not None and (with_time or self._times_out):
                 columns.append(column_of(self.timestamp, view))
             read = list(dict.fromkeys(columns)) or read
@@ -299,7 +324,8 @@ class FeaturePipeline:
         if self._prepare:
             return None
         outputs = self._wanted(columns)
-        return list(dict.fromkeys(each.column for output in outputs for each in output.members))
+        members = (each for output in outputs for each in output.members)
+        return list(dict.fromkeys(column for each in members for column in _read_by(each)))
 
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline; its first array is a new array with the rows' times.
@@ -357,7 +383,38 @@ class FeaturePipeline:
             for output in self._outputs:
                 for member, transform in zip(output.members, output.transforms, strict=True):
                     if transform is not None and transform.state_dict() is not None:
-                        transform.fit(view.arrow(column_of(member, view)))
+                        transform.fit(fit_values(member, view))
+        return self
+
+    def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
+        """Let the `TargetStatistics` learn from batches, and forget what they learned before.
+
+        The intervals of time of statistics of the past stay as `fit` made them.
+
+        Args:
+            batches: batches of the rows on which a network trains.
+            weight: name of a column by which the weights of rows are multiplied. Default: None.
+
+        Returns:
+            This object.
+
+        Raises:
+            TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
+        """
+        members = [
+            each
+            for output in self._outputs
+            for each in output.members
+            if isinstance(each, TargetStatistics)
+        ]
+        with _nothing_learned_in_part(self._outputs, learn=True):
+            for member in members:
+                member.forget()
+            for batch in batches:
+                view = self._prepared(batch)
+                weights = None if weight is None else np.asarray(view.raw(weight), np.float64)
+                for member in members:
+                    member.add(fit_values(member, view), weights)
         return self
 
     def state_dict(self) -> dict[str, Any]:
@@ -473,8 +530,15 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
             raise ValueError(f"state must be None where there is no transform, got {state!r:.80}")
 
 
-def _columns(output: Output) -> list[str | int]:
-    return [member.column for member in output.members]
+def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
+    """Return the columns that a member reads to predict."""
+    return (member.column,) if isinstance(member, FeatureSpec) else member.columns
+
+
+def _columns(output: Output) -> list[Any]:
+    """Return the column of each member, a list of columns if the member reads several."""
+    read = [_read_by(member) for member in output.members]
+    return [each[0] if len(each) == 1 else list(each) for each in read]
 
 
 def _check_columns_of(output: Output, columns: Any) -> None:
@@ -487,7 +551,10 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         )
     # Names are compared only with names, and places only with places. If batches were tuples and
     # are now dicts, a place and a name may refer to the same column.
-    if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
+    if any(
+        a != b and (type(a) is type(b) or list in (type(a), type(b)))
+        for a, b in zip(own, state_columns, strict=True)
+    ):
         raise ValueError(
             f"output {output.name!r} of the state is of columns {list(state_columns)}, this "
             f"pipeline's output {output.name!r} is of {own}"

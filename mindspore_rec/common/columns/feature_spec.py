@@ -138,6 +138,11 @@ class FeatureSpec:
             raise TypeError(
                 f"{where}transform must be a Feature such as Category, got {self.transform!r}"
             )
+        if len(self.transform.columns) > 1:
+            raise ValueError(
+                f"{where}transform must read one column, {type(self.transform).__name__} reads "
+                "several: put it into an output with other features"
+            )
         if self.is_timestamp and not isinstance(self.transform, Times):
             raise ValueError(f"{where}transform of a timestamp must be Times")
         if self.transform.dtype is not np.int64 or self.transform.width != 1:

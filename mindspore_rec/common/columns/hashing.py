@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from mindspore_rec.common.columns.arrow_columns import values_array
 
-__all__ = ["category_keys", "keys_of", "missing_key", "mix64"]
+__all__ = ["category_keys", "keys_of", "missing_key", "mix64", "salt_word"]
 
 _SHIFT_MULTIPLY = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -153,6 +153,15 @@ def mix64(words: np.ndarray) -> np.ndarray:
         mixed *= np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
     return mixed
+
+
+def salt_word(field: str) -> np.uint64:
+    """Return the salt of ``field``, read as a little-endian word.
+
+    Raises:
+        TypeError, ValueError: ``field`` is not a string, or empty.
+    """
+    return np.uint64(int.from_bytes(_salt(field), "little"))
 
 
 def _salt(field: str) -> bytes:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import as_array, values_array
 from mindspore_rec.common.columns.batch_rows import BatchRows, flat_values
 from mindspore_rec.common.columns.columns import check_batch_size, key_column
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.joint import JointFeature
 from mindspore_rec.common.columns.transforms import Feature
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "Output",
     "StackedOutput",
     "column_of",
+    "columns_of",
+    "fit_values",
     "is_single",
     "make_output",
 ]
@@ -52,13 +56,14 @@ class Output(ABC):
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
 
     @abstractmethod
-    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+    def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the array.
 
         Args:
             rows: the batch.
             learn: True to let the statistics first learn from the batch.
             call: `map`, or the `map` of an executor.
+            training: True if a network trains on the rows. Default: False.
 
         Raises:
             TypeError, ValueError: a column is missing or cannot be read.
@@ -68,7 +73,7 @@ class Output(ABC):
 class KeysOutput(Output):
     """Keys of one FeatureSpec in the shape of its column: int64, or int32 for an int32 column."""
 
-    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+    def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the keys."""
         (spec,) = self.members
         assert isinstance(spec, FeatureSpec)
@@ -86,7 +91,7 @@ class StackedOutput(Output):
         (self._dtype,) = kinds
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
-    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+    def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
         count = _row_count(self.members[0], rows)
         # The array is column-major while columns are written. The copy at the end makes the array
@@ -95,7 +100,7 @@ class StackedOutput(Output):
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
 
         def work(place: int, member: Member) -> None:
-            values = _values(self.name, member, rows, learn)
+            values = _values(self.name, member, rows, learn, training)
             width = values.shape[1] if values.ndim == 2 else 1
             made[place : place + width] = values.T
 
@@ -113,7 +118,7 @@ class MadeOutput(Output):
     def __init__(self, name: str) -> None:
         super().__init__(name, [])
 
-    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+    def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the column unchanged."""
         if rows.name_of(self.name) is None:
             raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
@@ -161,17 +166,60 @@ def column_of(member: Member, rows: BatchRows) -> str:
     Raises:
         ValueError: the batch lacks the column.
     """
-    name = rows.name_of(member.column)
     if isinstance(member, FeatureSpec):
+        name = rows.name_of(member.column)
         _check_column(member, rows)
         if name is None:
             raise ValueError(
                 f"feature '{member.name}' is in column {member.column!r}, which a batch does not "
                 f"have; its columns are {rows.names}"
             )
-    if name is None or rows.by_place not in (None, isinstance(member.column, int)):
-        raise ValueError(f"rows must have a column {member.column!r}, they have {rows.names}")
+    return _name_of(member.column, rows)
+
+
+def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[str]:
+    """Return the names of all columns in a batch that a member reads.
+
+    Args:
+        member: the member.
+        rows: the batch.
+        training: True if a network trains on the rows. Default: False.
+
+    Raises:
+        ValueError: the batch lacks a column.
+    """
+    if isinstance(member, JointFeature):
+        columns = member.training_columns if training else member.columns
+        return [_name_of(each, rows) for each in columns]
+    return [column_of(member, rows)]
+
+
+def fit_values(member: Member, rows: BatchRows) -> pa.Array:
+    """Return what the method `fit` of a member's transform takes."""
+    if isinstance(member, JointFeature):
+        return _joint(member.fit_columns, rows)
+    return rows.arrow(column_of(member, rows))
+
+
+def _name_of(column: str | int, rows: BatchRows) -> str:
+    name = rows.name_of(column)
+    if name is None or rows.by_place not in (None, isinstance(column, int)):
+        raise ValueError(f"rows must have a column {column!r}, they have {rows.names}")
     return name
+
+
+def _joint(columns: Sequence[str | int], rows: BatchRows) -> pa.StructArray:
+    """Return columns with one value per row as a struct array."""
+    arrays = [_single_values(each, rows.arrow(_name_of(each, rows))) for each in columns]
+    return pa.StructArray.from_arrays(arrays, [str(each) for each in columns])
+
+
+def _single_values(column: str | int, values: pa.Array) -> pa.Array:
+    where = f"column {column!r} must"
+    flat, shape = flat_values(where, values)
+    if len(flat) != shape[0]:
+        raise ValueError(f"{where} have one value a row, got shape {list(shape)}")
+    return flat
 
 
 def _check_column(spec: FeatureSpec, rows: BatchRows) -> None:
@@ -194,7 +242,9 @@ def _row_count(member: Member, rows: BatchRows) -> int:
     return len(column)
 
 
-def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.ndarray:
+def _values(
+    output: str, member: Member, rows: BatchRows, learn: bool, training: bool
+) -> np.ndarray:
     """Return values ``[B]`` or ``[B, width]`` of a member whose column has one value per row."""
     if isinstance(member, FeatureSpec):
         keys = _spec_keys(member, rows, learn)
@@ -204,14 +254,14 @@ def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.nda
                 f"be side by side with others in output {output!r}, got shape {list(keys.shape)}"
             )
         return keys.reshape(-1)
+    if isinstance(member, JointFeature):
+        if training:
+            return member.apply_training(_joint(member.training_columns, rows), learn)
+        return member.apply(_joint(member.columns, rows), learn)
     column = rows.arrow(column_of(member, rows))
-    where = f"column {member.column!r} must"
     if member.reads_lists:
-        return member.apply(values_array(where, column), learn)
-    values, shape = flat_values(where, column)
-    if len(values) != shape[0]:
-        raise ValueError(f"{where} have one value a row, got shape {list(shape)}")
-    return member.apply(values, learn)
+        return member.apply(values_array(f"column {member.column!r} must", column), learn)
+    return member.apply(_single_values(member.column, column), learn)
 
 
 def _spec_keys(spec: FeatureSpec, rows: BatchRows, learn: bool) -> np.ndarray:

@@ -59,6 +59,11 @@ class Feature(ABC):
             raise TypeError(f"column must be a name or a place, got {column!r}")
         self.column = column
 
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """All columns that `apply` reads."""
+        return (self.column,)
+
     @abstractmethod
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the values as an array ``[B]`` or ``[B, width]``.

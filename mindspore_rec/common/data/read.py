@@ -97,9 +97,8 @@ def read(
 
 def _columns_in(schema: Any, data: DataParts) -> list[str]:
     """Return the columns of the schema that the data have; only features must be there."""
-    features = {column.name for column in schema.features}
     names = data.schema.names
-    for name in features:
+    for name in schema.feature_names:
         if name not in names:
             raise ValueError(
                 f"{data.source} has no column {name!r}, which the schema has: its columns are "

@@ -126,7 +126,7 @@ class StreamingDataset(BatchSource):
             if self._stage is None:
                 columns = self._transform(rows)
             else:
-                columns, latest = self._stage.batch(rows, learn=self._schema is None)
+                columns, latest = self._stage.batch(rows, learn=self._schema is None, training=True)
                 event_time = event_time if self._stage.timestamp is None else latest
             if not self._checked:
                 _check_columns(self._chosen, list(columns))

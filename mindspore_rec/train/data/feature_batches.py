@@ -153,7 +153,9 @@ class FeatureBatches(BatchWrapper):
         pipeline = self._insert.pipeline
         by_place = batch.names is None or self._by_place
         rows = batch.columns if by_place else batch.plain
-        made, seconds = pipeline.batch(rows, self._insert.learn, with_time=self._timed)
+        made, seconds = pipeline.batch(
+            rows, self._insert.learn, with_time=self._timed, training=self._is_train
+        )
         names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
         values = made if by_place else made.values()
         columns = tuple(as_array(*each, text=True) for each in zip(names, values, strict=True))

@@ -31,6 +31,7 @@ class InsertFunc:
         schema: the Schema, or None.
         pipeline: the FeaturePipeline that computes the keys.
         learn: whether batches update the statistics.
+        training: whether a network trains on the batches.
         specs: the features.
         features: the features that are looked up.
         timestamp: the timestamp feature, or None.
@@ -49,18 +50,22 @@ class InsertFunc:
         self.timestamp = self.pipeline.timestamp
         self._time = self.timestamp if with_time else None
         self.learn = learn and self.schema is None
+        self.training = learn
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch or Dataset with keys in place of features; see `get_insert_func`."""
         if isinstance(batch, Dataset):
-            return map_dataset(self.pipeline, batch, self.learn, with_time=self._time is not None)
+            timed = self._time is not None
+            return map_dataset(self.pipeline, batch, self.learn, timed, self.training)
         if not isinstance(batch, (Mapping, tuple, list)):
             raise TypeError(
                 "a batch must be a dict or a tuple of columns, or a mindspore.dataset.Dataset, got "
                 f"{type(batch).__name__}"
             )
-        made, seconds = self.pipeline.batch(batch, self.learn, with_time=self._time is not None)
+        made, seconds = self.pipeline.batch(
+            batch, self.learn, with_time=self._time is not None, training=self.training
+        )
         if self._time is None:
             return made
         if seconds is None:

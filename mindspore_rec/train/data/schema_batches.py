@@ -67,7 +67,9 @@ class SchemaBatches(BatchWrapper):
         """Return the arrays of a batch."""
         rows = batch.plain
         with_time = self._is_train and self.schema.time is not None
-        made, event_time = self.schema.pipeline.batch(rows, learn=False, with_time=with_time)
+        made, event_time = self.schema.pipeline.batch(
+            rows, learn=False, with_time=with_time, training=self._is_train
+        )
         arrays: dict[str, np.ndarray] = dict(made)
         if self._with_group:
             group = self.schema.group

@@ -143,7 +143,8 @@ class SchemaTraining:
             if name not in rows.names:
                 raise missing_column(name, rows.names)
         if is_train:
-            self.fit(rows)
+            weight = source.selection.weight if self.schema.weight is None else None
+            self.fit(rows, weight)
         else:
             self.schema.check_fitted()
         if not is_train:
@@ -163,11 +164,20 @@ class SchemaTraining:
         if rows.schema is not None and not self.schema.reads_like(rows.schema):
             raise ValueError(f"{argument} must be read with the schema of the network")
 
-    def fit(self, rows: Rows) -> None:
-        """Let the scales learn from a sample of rows if they have learned nothing."""
+    def fit(self, rows: Rows, weight: str | None = None) -> None:
+        """Let the scales learn from a sample of rows if they have learned nothing.
+
+        Statistics of labels learn from all rows.
+
+        Args:
+            rows: training rows.
+            weight: name of a column with weights of thinned rows. Default: None.
+        """
         only_types = self.schema.undecided and not self.schema.pipeline.learns
         if only_types or not self.schema.is_fitted:
             self.schema.fit(rows.sample(_FIT_ROWS, seed=0))
+            if self.schema.has_statistics:
+                self.schema.fit_statistics(rows, weight)
 
     # ---- predictions
 
@@ -197,7 +207,7 @@ class SchemaTraining:
 
 
 def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
-    names = [column.name for column in schema.features]
+    names = schema.feature_names
     if isinstance(data, Rows):
         for batch in data.select(names).batches(_EVAL_BATCH).read():
             yield batch.plain

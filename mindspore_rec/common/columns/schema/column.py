@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
+from mindspore_rec.common.columns.target_statistics import STATISTICS
 from mindspore_rec.common.columns.times import check_times
 from mindspore_rec.common.columns.transforms import PARTS
 
@@ -17,6 +18,7 @@ __all__ = [
     "TRANSFORMS",
     "CategoryColumn",
     "Column",
+    "CrossColumn",
     "GroupColumn",
     "IgnoredColumn",
     "IntegerColumn",
@@ -30,6 +32,7 @@ __all__ = [
 
 TRANSFORMS = ("quantile", "log", "standard", "min_max", "none")
 
+_FEWEST_CROSSED, _MOST_CROSSED = 2, 4
 _DEFAULT_LENGTH = 20
 _DEFAULT_BUCKETS = 256
 
@@ -53,6 +56,10 @@ class Column:
             seen again; None for never.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
+        statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
+            column's value as numbers, see `TargetStatistics`. With 'folds', training rows see the
+            labels of other rows, with 'past' the labels of earlier times, for which the schema
+            needs a time. None for no such numbers.
     """
 
     kind: ClassVar[str]
@@ -74,6 +81,8 @@ class Column:
     group: bool = False
     positive: Any = None
     binary: bool = True
+    columns: tuple[str, ...] = ()
+    statistics: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 255:
@@ -102,7 +111,8 @@ class Column:
     @property
     def has_rows(self) -> bool:
         """True if values of the column have rows in a table."""
-        return self.kind in ("category", "integer", "list", "text") or self.bucket_count > 0
+        kinds = ("category", "integer", "list", "text", "cross")
+        return self.kind in kinds or self.bucket_count > 0
 
     @property
     def is_read(self) -> bool:
@@ -156,6 +166,8 @@ class Column:
             check_one_of(where + "decimal", self.decimal, (".", ","))
         if self.separator is not None:
             _check_text(where + "separator", self.separator, 100)
+        if self.statistics is not None:
+            check_one_of(where + "statistics", self.statistics, STATISTICS)
 
 
 def _check_text(argument: str, value: Any, most: int) -> None:
@@ -173,7 +185,7 @@ class CategoryColumn(Column):
     """Texts or whole numbers that are names, such as ids, with any number of different values.
 
     Args:
-        name, table, embedding_dim, admission, eviction: as for `Column`.
+        name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
             type of the training rows. Until then '7' and 7 are different categories.
@@ -193,6 +205,7 @@ class CategoryColumn(Column):
     eviction: int | None = None
     values: str | None = None
     group: bool = False
+    statistics: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,7 +255,7 @@ class IntegerColumn(Column):
     The network gets the scaled number, and each value has a row in a table.
 
     Args:
-        name, table, embedding_dim, admission, eviction, decimal: as for `Column`.
+        name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
         transform: as for `NumberColumn`.
     """
 
@@ -255,6 +268,52 @@ class IntegerColumn(Column):
     eviction: int | None = None
     transform: str | None = None
     decimal: str | None = None
+    statistics: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class CrossColumn(Column):
+    """Values of several columns together, such as the hour and the user, as one category.
+
+    The data have no such column: its value in a row follows from the values of other columns of the
+    schema, which the network need not read by themselves. An ignored column is read as texts.
+
+    Args:
+        name: name of the cross, which no other column has.
+        columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
+            ignored, or parts of a time such as 'ts.hour'. The order decides which key the values
+            have.
+        table, embedding_dim, admission, eviction, statistics: as for `Column`.
+
+    Example:
+        >>> CrossColumn("user_hour", ["user", "ts.hour"], admission=5)
+        CrossColumn('user_hour', columns=('user', 'ts.hour'), admission=5)
+    """
+
+    kind = "cross"
+
+    name: str
+    columns: tuple[str, ...] = ()
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    statistics: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: columns must"
+        if not isinstance(self.columns, (list, tuple)):
+            raise TypeError(f"{where} be a list of names, got {self.columns!r}")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if not all(isinstance(each, str) for each in self.columns):
+            raise TypeError(f"{where} be a list of names, got {list(self.columns)}")
+        if not _FEWEST_CROSSED <= len(self.columns) <= _MOST_CROSSED:
+            raise ValueError(
+                f"{where} be {_FEWEST_CROSSED} to {_MOST_CROSSED} names, got {list(self.columns)}"
+            )
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"{where} be different, got {list(self.columns)}")
 
 
 @dataclass(frozen=True, repr=False)

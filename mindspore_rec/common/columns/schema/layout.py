@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
@@ -14,9 +15,10 @@ from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.common.columns.schema.column import Column
-from mindspore_rec.common.columns.transforms import Category, Feature, Number, TimePart
+from mindspore_rec.common.columns.target_statistics import STATISTICS, TargetStatistics
+from mindspore_rec.common.columns.transforms import PARTS, Category, Feature, Number, TimePart
 
-__all__ = ["Field", "Layout", "TableGroup", "numbers_of", "pipeline_of"]
+__all__ = ["Field", "Layout", "TableGroup", "crossed_by", "numbers_of", "pipeline_of"]
 
 _SCALES: dict[str, type[Number]] = {
     "quantile": QuantileScale,
@@ -76,8 +78,15 @@ class TableGroup:
 
 
 def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Return the names of the columns in the array `numbers`, in order."""
-    return tuple(each.name for each in columns if each.kind in ("number", "integer"))
+    """Return the names of the numbers in a row of the array `numbers`, in order."""
+    numbers = [each.name for each in columns if each.kind in ("number", "integer")]
+    labels = [each.name for each in columns if each.kind == "label"]
+    ends = ["mean"] if len(labels) == 1 else [f"mean.{label}" for label in labels]
+    for by in STATISTICS:
+        for column in columns:
+            if column.statistics == by:
+                numbers += [f"{column.name}.{end}" for end in (*ends, "count")]
+    return tuple(numbers)
 
 
 class Layout:
@@ -107,7 +116,7 @@ class Layout:
         groups: dict[tuple[str | None, _Settings], list[_Key]] = {}
         first: dict[str, tuple[Column, _Settings]] = {}
         for column in columns:
-            keys = _keys_of(column)
+            keys = _keys_of(column, columns)
             if not keys:
                 continue
             dim = embedding_dim if column.embedding_dim is None else column.embedding_dim
@@ -160,13 +169,13 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
             "list or text, or a number with buckets"
         )
     numbers = [_number(each) for each in columns if each.kind in ("number", "integer")]
+    numbers += [_statistics(by, columns) for by in STATISTICS if _with_statistics(by, columns)]
     if numbers:
         outputs["numbers"] = numbers
     for column in columns:
         if column.kind == "time":
-            time = Times(column.name, column.unit, column.format)
-            outputs["time"] = FeatureSpec("time", is_timestamp=True, transform=time)
-    weights = [_parsed(each, Number(each.name)) for each in columns if each.kind == "weight"]
+            outputs["time"] = FeatureSpec("time", is_timestamp=True, transform=_times(column))
+    weights = [_weight(each) for each in columns if each.kind == "weight"]
     if weights:
         outputs["weight"] = weights
     labels = [_label(each) for each in columns if each.kind == "label"]
@@ -175,9 +184,59 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
     return FeaturePipeline(outputs)
 
 
-def _keys_of(column: Column) -> list[tuple[str, Feature]]:
+def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
+    """Return the columns that a cross reads, each with the part of the time or None.
+
+    Args:
+        column: a column of any kind; only a cross reads other columns.
+        columns: all columns.
+
+    Raises:
+        ValueError: there is no such column, or it cannot be crossed.
+    """
+    by_name = {each.name: each for each in columns}
+    others: list[tuple[Column, str | None]] = []
+    for name in column.columns:
+        where = f"column {column.name!r}: columns must"
+        whole, _, part = name.rpartition(".")
+        if name in by_name:
+            others.append((by_name[name], None))
+        elif whole in by_name and by_name[whole].kind == "time" and part in PARTS:
+            others.append((by_name[whole], part))
+        else:
+            raise ValueError(f"{where} be columns of the schema or parts of its time, got {name!r}")
+        other, time_part = others[-1]
+        kinds = ("category", "integer", "group", "ignored")
+        is_part = other.kind == "time" and time_part is not None
+        if other.kind not in kinds and not other.bucket_count and not is_part:
+            hint = ": name a part, such as its hour" if other.kind == "time" else ""
+            hint = ": it needs buckets" if other.kind == "number" else hint
+            raise ValueError(f"{where} have one key per row, {name!r} is a {other.kind}{hint}")
+    return others
+
+
+def _cross(column: Column, columns: Sequence[Column]) -> Cross:
+    parts: list[Feature] = []
+    for other, part in crossed_by(column, columns):
+        if part is not None:
+            parts.append(TimePart(other.name, part, other.unit, other.format))
+        elif other.kind in ("group", "ignored"):
+            parts.append(_unread(other))
+        else:
+            parts.append(_keys_of(other, columns)[0][1])
+    return Cross(parts, column.field)
+
+
+def _unread(column: Column) -> Category:
+    """Return the transform of a column that only crosses read."""
+    return Category(column.name, values="text" if column.kind == "ignored" else column.values)
+
+
+def _keys_of(column: Column, columns: Sequence[Column]) -> list[tuple[str, Feature]]:
     """Return the names and transforms of a column's keys."""
     name = column.name
+    if column.kind == "cross":
+        return [(name, _cross(column, columns))]
     if column.kind == "category":
         return [(name, Category(name, column.field, column.values))]
     if column.kind == "integer":
@@ -206,6 +265,58 @@ def _number(column: Column) -> Feature:
 
 def _parsed(column: Column, transform: Number) -> Feature:
     return transform if column.decimal is None else NumbersOfTexts(transform, column.decimal)
+
+
+def _with_statistics(by: str, columns: Sequence[Column]) -> list[Column]:
+    return [each for each in columns if each.statistics == by]
+
+
+def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
+    """Return the statistics of labels of all columns that have them in one of the two ways.
+
+    Raises:
+        ValueError: there is no label, no time, or no further column for folds.
+    """
+    of = _with_statistics(by, columns)
+    labels = [_label(each) for each in columns if each.kind == "label"]
+    if not labels:
+        raise ValueError(f"column {of[0].name!r} has statistics of a label, and there is no label")
+    times = [each for each in columns if each.kind == "time"]
+    if by == "past" and not times:
+        raise ValueError(
+            f"column {of[0].name!r} has statistics of the past: one column must be of kind 'time'"
+        )
+    others = [] if by == "past" else _single_values(columns)
+    weights = [_weight(each) for each in columns if each.kind == "weight"]
+    return TargetStatistics(
+        [_keys_of(each, columns)[0][1] for each in of],
+        labels,
+        [*others, *map(_times, times)],
+        by,
+        weights[0] if weights else None,
+    )
+
+
+def _single_values(columns: Sequence[Column]) -> list[Feature]:
+    """Return a transform of each column with one value per row that the network reads."""
+    crossed = {other.name for each in columns for other, _ in crossed_by(each, columns)}
+    made: list[Feature] = []
+    for column in columns:
+        if column.kind in ("category", "integer"):
+            made.append(_keys_of(column, columns)[0][1])
+        elif column.kind == "number":
+            made.append(_parsed(column, Number(column.name)))
+        elif column.name in crossed and column.kind in ("group", "ignored"):
+            made.append(_unread(column))
+    return made
+
+
+def _times(column: Column) -> Times:
+    return Times(column.name, column.unit, column.format)
+
+
+def _weight(column: Column) -> Feature:
+    return _parsed(column, Number(column.name))
 
 
 def _label(column: Column) -> Feature:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from mindspore_rec.common.columns.schema.layout import (
     Field,
     Layout,
     TableGroup,
+    crossed_by,
     numbers_of,
     pipeline_of,
 )
@@ -31,6 +32,7 @@ from mindspore_rec.common.columns.schema.layout import (
 __all__ = ["Schema"]
 
 _DEFAULT_DIM = 16
+_MOST_FIT_ROWS = 100_000_000
 _ONE = ("time", "weight")  # kinds of which a schema has one column at most
 
 
@@ -41,7 +43,8 @@ class Schema:
 
     * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
       the others have one. Columns of one table are side by side; `fields` has the places.
-    * ``numbers`` float32 ``[B, N]``: the scaled numbers; left out without numbers.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
+      without numbers and statistics.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
@@ -57,7 +60,8 @@ class Schema:
         columns: the columns.
         embedding_dim: number of floats of a row.
         fields: the fields of ``ids``, one per embedding vector.
-        numbers: names of the columns in ``numbers``.
+        numbers: names of the numbers in ``numbers``: names of columns, and for a column with
+            `statistics` 'user.mean' (with several labels 'user.mean.clicked') and 'user.count'.
         tables: the tables of the fields.
         pipeline: the `FeaturePipeline` that makes the arrays.
 
@@ -183,13 +187,36 @@ class Schema:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns that the network reads."""
+        """The columns that the network reads, crosses among them."""
         return tuple(each for each in self.columns if each.is_read)
 
     @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns in the data from which the network's inputs are made."""
+        read = {each.name for each in self.features}
+        return [each.name for each in self._in_data if each.name in read | self._crossed]
+
+    @property
     def raw_columns(self) -> list[str]:
-        """Names of all columns that are read in training: all except ignored columns."""
-        return [each.name for each in self.columns if each.kind != "ignored"]
+        """Names of all columns that are read in training: all except ignored columns.
+
+        An ignored column that a cross reads is read.
+        """
+        return [
+            each.name
+            for each in self._in_data
+            if each.kind != "ignored" or each.name in self._crossed
+        ]
+
+    @property
+    def _in_data(self) -> list[Column]:
+        return [each for each in self.columns if each.kind != "cross"]
+
+    @property
+    def _crossed(self) -> set[str]:
+        return {
+            other.name for column in self.columns for other, _ in crossed_by(column, self.columns)
+        }
 
     @property
     def arrays(self) -> list[str]:
@@ -222,27 +249,63 @@ class Schema:
         batch = to_record_batch(rows)
         if not batch.num_rows:
             raise ValueError("rows must have at least one row, from which scales learn")
-        fresh = pipeline_of(self.columns, Layout(self.columns, self.embedding_dim)).fit(batch)
-        self._decide_values(batch)
+        columns = self._decided(batch)
+        fresh = pipeline_of(columns, Layout(columns, self.embedding_dim)).fit(batch)
+        if columns != self.columns:
+            self._set_columns(columns)
         self.load_state_dict(fresh.state_dict())
         return self
 
-    def _decide_values(self, batch: pa.RecordBatch) -> None:
+    def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
+        """Learn the statistics of labels from batches of rows, which together may exceed memory.
+
+        Columns with `statistics` learn from the rows of `fit` too. This method forgets these rows,
+        and leaves scales of numbers as they are.
+
+        Args:
+            batches: batches of all training rows, at most the first 100,000,000 rows.
+            weight: name of a further column with weights of rows. Default: None.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: `fit` was not called, a column is missing or has values of the wrong type.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mindspore_rec.data import read
+            >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+            >>> columns = [CategoryColumn("user", statistics="folds"), CategoryColumn("item")]
+            >>> schema = Schema([*columns, LabelColumn("clicked")])
+            >>> frame = pd.DataFrame({"user": [7, 8] * 50, "item": range(100)})
+            >>> frame["clicked"] = [1, 0] * 50
+            >>> schema.fit(frame[:50]).fit_statistics(read(frame, schema)).numbers
+            ('user.mean', 'user.count')
+        """
+        self.check_fitted()
+        self.pipeline.fit_statistics(_first_rows(batches, _MOST_FIT_ROWS), weight)
+        return self
+
+    @property
+    def has_statistics(self) -> bool:
+        """True if a column has statistics of labels."""
+        return any(each.statistics for each in self.columns)
+
+    def _decided(self, batch: pa.RecordBatch) -> tuple[Column, ...]:
+        """Return the columns with the type of their values in a batch."""
         decided = {
             column.name: values
             for column in self.undecided
             if column.name in batch.schema.names
             and (values := values_of_type(batch.schema.field(column.name).type, column.separator))
         }
-        if decided:
-            self._set_columns(
-                tuple(
-                    replace(each, values=decided[each.name])  # type: ignore[type-var]
-                    if each.name in decided
-                    else each
-                    for each in self.columns
-                )
-            )
+        return tuple(
+            replace(each, values=decided[each.name])  # type: ignore[type-var]
+            if each.name in decided
+            else each
+            for each in self.columns
+        )
 
     def reads_like(self, other: Schema) -> bool:
         """Return True if another schema has the same columns, apart from what `fit` decides."""
@@ -326,7 +389,7 @@ class Schema:
             ValueError: a column is missing, or all its values are of the wrong type.
         """
         wanted = self.raw_columns if names is None else names
-        columns = [each for each in self.columns if each.kind != "ignored" and each.name in wanted]
+        columns = [each for each in self._in_data if each.kind != "ignored" and each.name in wanted]
         return faults_of(columns, rows)
 
     def check(self, rows: Any, where: str = "rows", first_row: int = 0) -> None:
@@ -393,6 +456,16 @@ class Schema:
         """Return the columns as a table, for notebooks."""
         rows = "".join(_html_row([each.name, each.kind, _options(each)]) for each in self.columns)
         return f"<table><tr><th>column</th><th>kind</th><th>options</th></tr>{rows}</table>"
+
+
+def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches until they have `most` rows."""
+    for each in batches:
+        batch = to_record_batch(each).slice(0, most)
+        most -= batch.num_rows
+        yield batch
+        if not most:
+            return
 
 
 def _options(column: Column) -> str:

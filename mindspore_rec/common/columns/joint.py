@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JointFeature: base class of transforms that read several columns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.columns.transforms import Feature
+
+__all__ = ["JointFeature", "field_of"]
+
+
+class JointFeature(Feature):
+    """Base class of transforms that read several columns, each with one value per row.
+
+    The methods take the columns as a struct array, whose fields have the columns' names.
+
+    Args:
+        columns: names or places of the columns that `apply` reads. A column that is there several
+            times is read once.
+    """
+
+    def __init__(self, columns: Iterable[str | int]) -> None:
+        self._columns = tuple(dict.fromkeys(columns))
+        super().__init__(self._columns[0])
+
+    @property
+    def columns(self) -> tuple[str | int, ...]:
+        """All columns that `apply` reads."""
+        return self._columns
+
+    @property
+    def training_columns(self) -> tuple[str | int, ...]:
+        """All columns that `apply_training` reads."""
+        return self.columns
+
+    @property
+    def fit_columns(self) -> tuple[str | int, ...]:
+        """All columns that `fit` reads."""
+        return self.columns
+
+    @abstractmethod
+    def apply(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+        """Return the values as an array ``[B]`` or ``[B, width]``.
+
+        Args:
+            values: `columns`, ``[B]``.
+            learn: True to let the statistics first learn from the values.
+        """
+
+    def apply_training(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+        """Return the values of rows on which a network trains. Default: as `apply`.
+
+        Args:
+            values: `training_columns`, ``[B]``.
+            learn: True to let the statistics first learn from the values.
+        """
+        return self.apply(values, learn)
+
+
+def field_of(values: pa.StructArray, column: str | int) -> pa.Array:
+    """Return a column of a struct array that a `JointFeature` reads."""
+    return values.field(str(column))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of weights and labels per value and part of the rows, and sums that leave a part out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["ValueSums"]
+
+
+class ValueSums:
+    """Sums per pair of a value's key and a part of the rows, such as one of five folds.
+
+    An object never changes. The sums of the other parts are added up without the part that is left
+    out, instead of subtracted from the total, so that no bit of them depends on the part.
+
+    Args:
+        keys: keys of the values, int64 ``[E]``, ascending.
+        parts: parts of the rows, int64 ``[E]``, ascending within a value.
+        sums: sums of each pair, float64 ``[E, S]``.
+        count: number of parts.
+
+    Example:
+        >>> sums = ValueSums.of(np.array([7, 8, 7]), np.array([0, 0, 1]), np.eye(3), 2)
+        >>> sums.total(np.array([7, 9])).tolist()
+        [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+        >>> sums.without(np.array([7, 7]), np.array([0, 1])).tolist()
+        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+        >>> sums.before(np.array([7, 7]), np.array([0, 1])).tolist()
+        [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+
+    def __init__(self, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> None:
+        self.keys, self.parts, self.sums, self.count = keys, parts, sums, count
+        is_first = np.ones(len(keys), bool)
+        is_first[1:] = keys[1:] != keys[:-1]
+        self._first = np.flatnonzero(is_first)  # of each value, in the pairs
+        self.values = keys[self._first]
+        self._codes = (np.cumsum(is_first) - 1) * count + parts
+        self._up_to = self._running(range(1, count))
+        self._others: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> ValueSums:
+        """Return the sums of rows.
+
+        Args:
+            keys: key of each row, int64 ``[B]``.
+            parts: part of each row, int64 ``[B]``, 0 to `count` - 1.
+            sums: what is added up, float64 ``[B, S]``.
+            count: number of parts.
+        """
+        values, known = pd.factorize(keys)
+        pairs, codes = pd.factorize(values * count + parts)
+        added = np.empty((len(codes), sums.shape[1]))
+        for place, column in enumerate(sums.T):
+            added[:, place] = np.bincount(pairs, column, len(codes))
+        keys, parts = known[codes // count], codes % count
+        order = np.lexsort((parts, keys))
+        return cls(keys[order], parts[order], added[order], count)
+
+    def merged(self, other: ValueSums) -> ValueSums:
+        """Return the sums of the rows of both."""
+        keys = np.concatenate([self.keys, other.keys])
+        parts = np.concatenate([self.parts, other.parts])
+        return ValueSums.of(keys, parts, np.concatenate([self.sums, other.sums]), self.count)
+
+    def kept(self, most: int) -> ValueSums:
+        """Return the sums of at most so many values, of which the first sum is greatest."""
+        if len(self.values) <= most:
+            return self
+        weights = np.add.reduceat(self.sums[:, 0], self._first)
+        chosen = np.zeros(len(self.values), bool)
+        chosen[np.argsort(-weights, kind="stable")[:most]] = True
+        lengths = np.diff(np.append(self._first, len(self.keys)))
+        rows = np.repeat(chosen, lengths)
+        return ValueSums(self.keys[rows], self.parts[rows], self.sums[rows], self.count)
+
+    def total(self, keys: np.ndarray) -> np.ndarray:
+        """Return the sums of all parts, float64 ``[B, S]``; 0 for values that are not known."""
+        return self.before(keys, np.full(len(keys), self.count))
+
+    def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return the sums of the parts before a part, float64 ``[B, S]``."""
+        places, is_known = self._places(keys)
+        last = np.searchsorted(self._codes, places * self.count + parts) - 1
+        made = np.zeros((len(keys), self.sums.shape[1]))
+        if len(self.keys):
+            there = is_known & (last >= self._first[places])
+            made[there] = self._up_to[last[there]]
+        return made
+
+    def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return the sums of all parts but one, float64 ``[B, S]``."""
+        if self._others is None:
+            after = self._running(range(self.count - 2, -1, -1))
+            self._others = self._up_to * 0
+            has_before = np.ones(len(self.keys), bool)
+            has_before[self._first] = False
+            has_after = np.zeros(len(self.keys), bool)
+            has_after[:-1] = has_before[1:]
+            self._others[has_before] = self._up_to[np.flatnonzero(has_before) - 1]
+            self._others[has_after] += after[np.flatnonzero(has_after) + 1]
+        made = self.total(keys)
+        if len(self.keys):
+            places, is_known = self._places(keys)
+            codes = places * self.count + parts
+            pair = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
+            has_pair = is_known & (self._codes[pair] == codes)
+            made[has_pair] = self._others[pair[has_pair]]
+        return made
+
+    def _places(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indexes of keys in `values`, and which keys are there."""
+        if not len(self.values):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
+        places = np.searchsorted(self.values, keys).clip(max=len(self.values) - 1)
+        return places, self.values[places] == keys
+
+    def _running(self, order: range) -> np.ndarray:
+        """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
+
+        Ascending parts give the sums up to a pair, descending parts the sums from a pair on.
+        """
+        made = self.sums.copy()
+        step = -order.step
+        same = np.zeros(len(self.keys), bool)  # whether the neighbour is of the same value
+        if step < 0:
+            same[1:] = self.keys[1:] == self.keys[:-1]
+        else:
+            same[:-1] = self.keys[1:] == self.keys[:-1]
+        for part in order:
+            pairs = np.flatnonzero((self.parts == part) & same)
+            made[pairs] += made[pairs + step]
+        return made
