@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from mindspore_rec.command.opened import Parts
-from mindspore_rec.command.settings import Settings
+from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
+from mindspore_rec.train.callbacks.rates import RateSchedule
 from mindspore_rec.train.callbacks.resumed import steps_before
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
@@ -100,7 +101,9 @@ def fit(
     source = model.batches(rows)
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
-    callbacks: list[Any] = [curves, *further]
+    callbacks: list[Any] = [curves, *further, *_schedule(train, steps)]
+    if parts.valid is None and train.schedule == "plateau":
+        raise ValueError("'train.schedule' is plateau, which needs validation rows: 'split.valid'")
     if parts.valid is not None:
         callbacks += _evaluations(settings, model, parts.valid, steps)
     if place.checkpoints is not None:
@@ -112,6 +115,18 @@ def fit(
         callbacks.append(checkpoint)
     summary = model.train(train.epochs, source, callbacks, max_steps=max_steps, progress=progress)
     return Fitted(model, summary, curves)
+
+
+def _schedule(train: TrainSettings, steps: int) -> list[RateSchedule]:
+    """Return the schedule of the learning rate, for epochs of `steps` steps.
+
+    Example:
+        >>> [each.factor(4) for each in _schedule(TrainSettings(warm_up=0.5), 16)]
+        [0.5]
+    """
+    warm_up = round(train.warm_up * steps)
+    total = max(train.epochs * steps, warm_up + 1) if train.schedule == "cosine" else None
+    return [RateSchedule(warm_up, total)] if warm_up or total else []
 
 
 def close_tables(model: RecModel) -> None:
@@ -165,7 +180,9 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
             f"'train.early_stopping.metric' must be one of {', '.join(measured)}, got {metric!r}"
         )
     mode = "max" if metric.startswith("auc") else "min"
-    return [evaluation, EarlyStopping(metric, stopping.patience, mode=mode)]
+    assert stopping.patience is not None
+    cuts = 1 if train.schedule == "plateau" else 0
+    return [evaluation, EarlyStopping(metric, stopping.patience, mode=mode, cuts=cuts)]
 
 
 def _first_metric(model: RecModel, measured: Sequence[str]) -> str:

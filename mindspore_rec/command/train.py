@@ -24,7 +24,13 @@ from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
-from mindspore_rec.command.settings import KafkaSource, ModelSettings, Settings, read_settings
+from mindspore_rec.command.settings import (
+    KafkaSource,
+    ModelSettings,
+    Settings,
+    TrainSettings,
+    read_settings,
+)
 from mindspore_rec.command.text import text_table
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.parallel.group import worker_group
@@ -44,8 +50,8 @@ def run(options: argparse.Namespace) -> Result:
     schema = schema_of(settings)
     folder = RunFolder(options.yaml, options.run_dir)
     is_worker = _WORKER in os.environ
-    if isinstance(settings.source, KafkaSource) and settings.train.workers > 1:
-        raise ValueError("'train.workers' must be 1 for a topic")
+    if isinstance(settings.source, KafkaSource):
+        _check_topic(settings.train)
     if not is_worker:
         _check_model(settings, schema)
         folder.begin(options.resume, options.overwrite)
@@ -74,6 +80,14 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
     if options.model is not None and options.model != settings.model.name:
         settings = dataclasses.replace(settings, model=ModelSettings(options.model))
     return settings.with_train(epochs=options.epochs, workers=options.workers, seed=options.seed)
+
+
+def _check_topic(train: TrainSettings) -> None:
+    """Check that no setting is set that has no meaning for a topic."""
+    if train.workers > 1:
+        raise ValueError("'train.workers' must be 1 for a topic")
+    for name in train.only_for_files:
+        raise ValueError(f"'train.{name}' is for files, and the source is a topic: leave it out")
 
 
 def _check_model(settings: Settings, schema: Schema) -> None:
@@ -215,7 +229,9 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     steps = -(-parts.train.count() // settings.train.batch_size)
     epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
     rate = LogisticRegression.default_learning_rate
-    train = dataclasses.replace(settings.train, epochs=epochs, learning_rate=rate)
+    train = dataclasses.replace(
+        settings.train, epochs=epochs, learning_rate=rate, schedule="constant"
+    )
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR), train=train)
     fitted = fit(linear, schema, parts, Place(), progress=False)
     assert parts.test is not None
