@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from mindspore_rec.train.callbacks.progressive import (
         ProgressiveValidation as ProgressiveValidation,
     )
-    from mindspore_rec.train.callbacks.rates import RateSchedule as RateSchedule
     from mindspore_rec.train.callbacks.table_stats import TableStats as TableStats
     from mindspore_rec.train.checkpoint.directory import (
         load_checkpoint as load_checkpoint,

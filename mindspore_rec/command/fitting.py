@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindspore import Parameter
+
 from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -25,6 +27,7 @@ from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
+from mindspore_rec.train.optim.tables import table_of
 
 __all__ = ["Fitted", "Place", "close_tables", "fit", "new_model"]
 
@@ -70,8 +73,18 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
         net = build(recipe, schema, seed=settings.train.seed)
     except (TypeError, ValueError) as error:
         raise ValueError(f"'model': {error}") from error
-    optimizer = LazyAdam(net.trainable_params(), settings.train.learning_rate)
-    return RecModel(net, optimizer=optimizer)
+    return RecModel(net, optimizer=_optimizer(net.trainable_params(), settings.train))
+
+
+def _optimizer(parameters: Sequence[Parameter], train: TrainSettings) -> LazyAdam:
+    """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
+    rate = train.learning_rate
+    if train.table_rate == 1:
+        return LazyAdam(parameters, rate)
+    dense = [each for each in parameters if table_of(each) is None]
+    tables = [each for each in parameters if table_of(each) is not None]
+    groups: list[dict[str, Any]] = [{"params": tables, "lr": rate * train.table_rate}]
+    return LazyAdam([*groups, {"params": dense}] if dense else groups, rate)
 
 
 def fit(

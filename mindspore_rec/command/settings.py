@@ -159,6 +159,7 @@ class TrainSettings:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
         batch_size: number of rows of a step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
+        table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
         seed: seed of first values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: evaluations in an epoch, at least 1. Default: 1.
@@ -177,6 +178,7 @@ class TrainSettings:
     epochs: int = 3
     batch_size: int = 1024
     learning_rate: float = 0.003
+    table_rate: float = 1.0
     seed: int = 0
     workers: int = 1
     evaluations: int = 1
@@ -190,7 +192,7 @@ class TrainSettings:
         for name in ("epochs", "batch_size", "workers", "evaluations"):
             check_int(name, getattr(self, name), 1, 1 << 30)
         check_int("seed", self.seed, 0, (1 << 31) - 1)
-        for name in ("learning_rate", "checkpoint_seconds", "delta_seconds"):
+        for name in ("learning_rate", "table_rate", "checkpoint_seconds", "delta_seconds"):
             check_number(name, getattr(self, name), low=0, low_open=True)
         check_number("warm_up", self.warm_up, low=0, high=1)
         if self.schedule == "plateau":
@@ -207,9 +209,9 @@ class TrainSettings:
         """Settings of the early stop, with its patience; None if all epochs are trained."""
         if self.early_stopping is False:
             return None
-        given = EarlyStoppingSettings() if self.early_stopping is True else self.early_stopping
+        stopping = EarlyStoppingSettings() if self.early_stopping is True else self.early_stopping
         usual = 1 if self.schedule == "plateau" else 2
-        return given if given.patience else dataclasses.replace(given, patience=usual)
+        return stopping if stopping.patience else dataclasses.replace(stopping, patience=usual)
 
     @property
     def only_for_files(self) -> list[str]:

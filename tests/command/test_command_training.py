@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from mindspore.train import Callback
 
+from mindspore_rec import load
 from mindspore_rec.command.fitting import Fitted, Place, close_tables, fit
 from mindspore_rec.command.main import main
 from mindspore_rec.command.opened import open_parts, schema_of
 from mindspore_rec.command.settings import read_settings
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
-from tests.command.click_table import YAML, write_clicks
+from mindspore_rec.train.optim.tables import table_of
+from tests.command.click_table import YAML, click_table, write_clicks
 
 STEPS = 13  # of an epoch: 800 training rows
 
@@ -29,12 +31,13 @@ class Seen(Callback):
 
     def on_train_step_end(self, run_context: Any) -> None:
         run = run_context.original_args()
-        self.rates.append(float(run.optimizer.learning_rate.asnumpy()))
+        rates = run.optimizer.learning_rate
+        self.rates.append(float((rates[-1] if run.optimizer.is_group_lr else rates).asnumpy()))
         found = [each for each in run.list_callback if isinstance(each, EarlyStopping)]
         self.stopping = found[0] if found else None
 
 
-def trained(folder: Path, train: str, place: Place | None = None) -> tuple[Fitted, Seen]:
+def trained(folder: Path, train: str, close: bool = True) -> tuple[Fitted, Seen]:
     """Train on 1000 rows with further settings of `train`."""
     yaml = write_clicks(
         folder,
@@ -47,8 +50,9 @@ def trained(folder: Path, train: str, place: Place | None = None) -> tuple[Fitte
     settings = read_settings(yaml)
     schema, seen = schema_of(settings), Seen()
     parts = open_parts(settings, schema)
-    fitted = fit(settings, schema, parts, place or Place(), progress=False, further=[seen])
-    close_tables(fitted.model)
+    fitted = fit(settings, schema, parts, Place(), progress=False, further=[seen])
+    if close:
+        close_tables(fitted.model)
     return fitted, seen
 
 
@@ -86,6 +90,25 @@ def test_a_topic_has_no_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     assert main(["train", str(yaml)]) == 1
     assert "'train.warm_up' is for files, and the source is a topic" in capsys.readouterr().err
+
+
+def test_tables_have_a_rate_of_their_own(tmp_path: Path) -> None:
+    fitted, seen = trained(tmp_path, "table_rate: 0.5, warm_up: 0.5", close=False)
+    optimizer = fitted.model.train_network.optimizer
+    rates = dict(zip(optimizer.parameters, optimizer.learning_rate, strict=True))
+    for parameter, rate in rates.items():
+        expected = 0.03 if table_of(parameter) is None else 0.015
+        assert float(rate.asnumpy()) == pytest.approx(expected)
+    assert sum(table_of(each) is not None for each in rates) == 1 < len(rates)
+    assert seen.rates[0] == pytest.approx(0.03 / 6) and seen.rates[-1] == pytest.approx(0.03)
+    rows = click_table(50)
+    answers = fitted.model.predict(rows)
+    fitted.model.save(tmp_path / "model")
+    close_tables(fitted.model)
+    loaded = load(tmp_path / "model")
+    assert (loaded.predict(rows) == answers).all()
+    loaded.train(1, rows, progress=False)
+    close_tables(loaded)
 
 
 def test_a_constant_rate_has_no_callback(tmp_path: Path) -> None:

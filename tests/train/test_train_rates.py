@@ -18,7 +18,6 @@ from mindspore_rec import (
     EarlyStopping,
     EvalCallback,
     LazyAdam,
-    RateSchedule,
     RecCheckpoint,
     RecModel,
     ReduceLROnPlateau,
@@ -26,6 +25,8 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
+from mindspore_rec.train import RateSchedule
+from mindspore_rec.train.callbacks.rates import constant_rates
 from tests.train.test_train_plateau import Scripted, batch, make_model, same_files, weights
 
 
@@ -65,6 +66,8 @@ def test_each_step_has_the_rate_of_its_factor(mode: Any, unique: Any, optimizer:
     model = make_model(unique(), [], optimizer)
     schedule, rates = RateSchedule(warm_up=3, total=9, cuts=[(5, 0.5)]), Rates()
     model.train(2, Data(), [rates, schedule], progress=False)
+    after = [float(rate.asnumpy()) for rate in constant_rates(model.train_network, "test")]
+    assert max(after) == pytest.approx(0.1) and min(after) >= 0.0499
     factors = [schedule.factor(step) for step in range(1, 13)]
     assert factors[:3] == pytest.approx([1 / 3, 2 / 3, 1])
     assert factors[3] == 1 and factors[6] == pytest.approx(0.25) and factors[9:] == [0, 0, 0]

@@ -39,7 +39,7 @@ class RateSchedule(ResumedCallback):
     rates. While the factor changes, the callback replaces rates that another callback has set. So
     with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`, use a warm-up that ends before
     the second evaluation, and no `total`. If a `RecCheckpoint` is among the callbacks, the factors
-    continue after a restart.
+    continue after a restart. When the training ends, the rates are as before the first step.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
@@ -98,6 +98,8 @@ class RateSchedule(ResumedCallback):
         base, last = [float(each) for each in state["base"]], float(state["last"])
         self._base, self._last = base, last
 
+    runs_last = 3  # after an EarlyStopping, which restores the rates of its best step
+
     def on_train_begin(self, run_context: RunContext) -> None:
         """Check that the optimizers have constant rates."""
         constant_rates(run_context.original_args().train_network, type(self).__name__)
@@ -114,6 +116,14 @@ class RateSchedule(ResumedCallback):
         for rate, base in zip(rates, self._base, strict=True):
             set_rate(rate, base * factor)
         self._last = factor
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Set the rates as before the training, unless the training was interrupted."""
+        run = run_context.original_args()
+        if self._base and not run.interrupted:
+            rates = constant_rates(run.train_network, type(self).__name__)
+            for rate, base in zip(rates, self._base, strict=True):
+                set_rate(rate, base)
 
 
 def set_rate(rate: ms.Parameter, value: float) -> None:

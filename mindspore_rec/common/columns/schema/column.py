@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
 from mindspore_rec.common.columns.times import check_times
 from mindspore_rec.common.columns.transforms import PARTS
@@ -51,6 +51,8 @@ class Column:
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
             seen again; None for never.
+        dropout: probability, in (0, 1), that the column's value is treated as a value without a row
+            in a training step; None for never.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
     """
@@ -62,6 +64,7 @@ class Column:
     embedding_dim: int | None = None
     admission: int | None = None
     eviction: int | None = None
+    dropout: float | None = None
     transform: str | None = None
     buckets: int | None = None
     values: str | None = None
@@ -144,6 +147,10 @@ class Column:
             check_int(where + "admission", self.admission, 1, MAX_THRESHOLD)
         if self.eviction is not None:
             check_int(where + "eviction", self.eviction, 1, MAX_SECONDS)
+        if self.dropout is not None:
+            check_number(where + "dropout", self.dropout, low=0, low_open=True, high=1)
+            if self.dropout >= 1:
+                raise ValueError(f"{where}dropout must be in (0, 1), got {self.dropout}")
         if self.length is not None:
             check_int(where + "length", self.length, 1, 4096)
 
@@ -178,6 +185,7 @@ class CategoryColumn(Column):
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
             type of the training rows. Until then '7' and 7 are different categories.
         group: whether metrics are also computed per value. Default: False.
+        dropout: as for `Column`.
 
     Example:
         >>> CategoryColumn("user", admission=2)
@@ -193,6 +201,7 @@ class CategoryColumn(Column):
     eviction: int | None = None
     values: str | None = None
     group: bool = False
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -244,6 +253,7 @@ class IntegerColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, decimal: as for `Column`.
         transform: as for `NumberColumn`.
+        dropout: as for `Column`. The scaled number is kept.
     """
 
     kind = "integer"
@@ -255,6 +265,7 @@ class IntegerColumn(Column):
     eviction: int | None = None
     transform: str | None = None
     decimal: str | None = None
+    dropout: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
