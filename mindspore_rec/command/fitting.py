@@ -15,6 +15,7 @@ from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.common.stream.batches import BatchSource
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
@@ -29,7 +30,15 @@ from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
 from mindspore_rec.train.optim.tables import table_of
 
-__all__ = ["Fitted", "Place", "close_tables", "fit", "new_model"]
+__all__ = [
+    "Fitted",
+    "Place",
+    "checkpoint_at",
+    "close_tables",
+    "fit",
+    "new_model",
+    "schedule",
+]
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,15 @@ class Fitted:
         model: the model, with the weights of the best evaluation.
         summary: summary of the training.
         curves: loss, speed and metrics during the training.
+        path: the steps that led to the weights, as pairs (number of steps, factor of the rates).
+        epoch_steps: number of steps of an epoch.
     """
 
     model: RecModel
     summary: TrainSummary
     curves: Curves
+    path: list[tuple[int, float]]
+    epoch_steps: int
 
 
 def new_model(settings: Settings, schema: Schema) -> RecModel:
@@ -114,32 +127,43 @@ def fit(
     source = model.batches(rows)
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
-    callbacks: list[Any] = [curves, *further, *_schedule(train, steps)]
+    callbacks: list[Any] = [curves, *further, *schedule(train, steps)]
     if parts.valid is None and train.schedule == "plateau":
         raise ValueError("'train.schedule' is plateau, which needs validation rows: 'split.valid'")
     if parts.valid is not None:
         callbacks += _evaluations(settings, model, parts.valid, steps)
-    if place.checkpoints is not None:
-        checkpoint = RecCheckpoint(
-            place.checkpoints, every_seconds=train.checkpoint_seconds, states=model.states
-        )
-        if place.resume:
-            checkpoint.restore(model, source)
-        callbacks.append(checkpoint)
+    callbacks += checkpoint_at(place, train, model, source)
     summary = model.train(train.epochs, source, callbacks, max_steps=max_steps, progress=progress)
-    return Fitted(model, summary, curves)
+    paths = [each.path for each in callbacks if isinstance(each, EarlyStopping) and each.path]
+    return Fitted(model, summary, curves, paths[0] if paths else [(curves.steps, 1.0)], steps)
 
 
-def _schedule(train: TrainSettings, steps: int) -> list[RateSchedule]:
-    """Return the schedule of the learning rate, for epochs of `steps` steps.
+def checkpoint_at(
+    place: Place, train: TrainSettings, model: RecModel, source: BatchSource
+) -> list[RecCheckpoint]:
+    """Return the callback that saves checkpoints, if there is a place; restore the newest one."""
+    if place.checkpoints is None:
+        return []
+    checkpoint = RecCheckpoint(
+        place.checkpoints, every_seconds=train.checkpoint_seconds, states=model.states
+    )
+    if place.resume:
+        checkpoint.restore(model, source)
+    return [checkpoint]
+
+
+def schedule(
+    train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
+) -> list[RateSchedule]:
+    """Return the schedule of the learning rate, for epochs of `steps` steps, with further cuts.
 
     Example:
-        >>> [each.factor(4) for each in _schedule(TrainSettings(warm_up=0.5), 16)]
+        >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]
         [0.5]
     """
     warm_up = round(train.warm_up * steps)
     total = max(train.epochs * steps, warm_up + 1) if train.schedule == "cosine" else None
-    return [RateSchedule(warm_up, total)] if warm_up or total else []
+    return [RateSchedule(warm_up, total, cuts)] if warm_up or total or cuts else []
 
 
 def close_tables(model: RecModel) -> None:

@@ -170,6 +170,8 @@ class TrainSettings:
             'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
+        refit: whether to train anew on training and validation rows together, with as many passes
+            and the same learning rates as the best weights had. Default: false.
         checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
             0. Default: 300.
         delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
@@ -185,6 +187,7 @@ class TrainSettings:
     early_stopping: EarlyStoppingSettings | bool = True
     schedule: Literal["constant", "cosine", "plateau"] = "constant"
     warm_up: float = 0.0
+    refit: bool = False
     checkpoint_seconds: float = 300.0
     delta_seconds: float = 1.0
 
@@ -217,7 +220,7 @@ class TrainSettings:
     def only_for_files(self) -> list[str]:
         """Names of the settings that are set and have no meaning for a topic."""
         usual = TrainSettings()
-        names = ("schedule", "warm_up")
+        names = ("schedule", "warm_up", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.command.evaluation import (
     Table,
@@ -20,7 +20,13 @@ from mindspore_rec.command.evaluation import (
 )
 from mindspore_rec.command.figures import base_rate
 from mindspore_rec.command.leaking import leak_warnings
-from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
+from mindspore_rec.command.opened import (
+    Parts,
+    one_batch,
+    open_for_refit,
+    open_parts,
+    schema_of,
+)
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
@@ -33,7 +39,11 @@ from mindspore_rec.command.settings import (
 )
 from mindspore_rec.command.text import text_table
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.parallel.group import worker_group
+
+if TYPE_CHECKING:
+    from mindspore_rec.command.fitting import Fitted
 
 __all__ = ["run"]
 
@@ -127,6 +137,7 @@ def _train(
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
     parts = open_parts(settings, schema)
+    both = open_for_refit(settings, schema) if settings.train.refit else None
     _check_labels(schema, parts)
     if worker_group().rank == 0 and not options.resume:
         for warning in leak_warnings(schema, parts.whole_train):
@@ -138,7 +149,8 @@ def _train(
     if report.bad:
         print(f"training rows: {report}", file=sys.stderr)
     if not summary.interrupted:
-        fitted.model.save(folder.model, overwrite=True)
+        path = folder.model if both is None else folder.first_model
+        fitted.model.save(path, overwrite=True)
     training = {
         **summary.to_json(),
         "steps": fitted.curves.steps,  # over restarts
@@ -146,10 +158,36 @@ def _train(
         "curve": fitted.curves.points,
         "evaluations": fitted.curves.evaluations,
     }
+    close_tables(fitted.model)
+    if both is not None and not summary.interrupted:
+        training["refit"] = _refit(settings, schema, both, folder, fitted, options.resume)
+        training["interrupted"] = training["refit"]["interrupted"]
     if worker_group().rank == 0:
         write_json(folder.training, training)
-    close_tables(fitted.model)
     return training
+
+
+def _refit(
+    settings: Settings, schema: Schema, rows: Rows, folder: RunFolder, fitted: Fitted, resume: bool
+) -> dict[str, Any]:
+    """Train on training and validation rows, and save; return the figures as JSON values."""
+    from mindspore_rec.command.fitting import Place, close_tables
+    from mindspore_rec.command.refitting import refit
+
+    print("training on training and validation rows", file=sys.stderr)
+    place = Place(folder.refit_checkpoints, None, resume)
+    refitted = refit(settings, schema, rows, place, fitted)
+    if not refitted.summary.interrupted:
+        refitted.model.save(folder.model, overwrite=True)
+    figures = {
+        **refitted.summary.to_json(),
+        "steps": refitted.curves.steps,
+        "samples": refitted.curves.samples,
+        "curve": refitted.curves.points,
+        "path": fitted.path,
+    }
+    close_tables(refitted.model)
+    return figures
 
 
 def _check_labels(schema: Schema, parts: Parts) -> None:
@@ -184,13 +222,16 @@ def _finish(
     """Evaluate the saved model beside baselines, and write report and metrics."""
     from mindspore_rec.command.trained import loaded
 
-    model = loaded(folder)
     parts = open_parts(settings, schema)
+    first = _figures_before_refit(settings, schema, folder, parts)
+    model = loaded(folder)
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
     tables: dict[str, Table] = {}
     if parts.test is not None:
         scored = score(model.predict, model.schema, parts.test)
         of_models = {settings.model.name: task_figures(schema, scored)}
+        if first is not None:
+            of_models[f"{settings.model.name} before the refit"] = first
         if options.no_baseline:
             pass
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
@@ -208,6 +249,8 @@ def _finish(
         f"{training['steps']:,} steps, {training['samples']:,} rows and "
         f"{training['epochs']} epochs in {seconds:.1f} s. {training['stop_reason']}"
     )
+    if "refit" in training:
+        summary += f" {_refit_summary(training['refit'])}"
     page = Report(
         f"{settings.model.name} on {options.yaml.stem}",
         summary.strip(),
@@ -218,6 +261,25 @@ def _finish(
     write_report(folder.report, page)
     print(f"model: {folder.model}\nreport: {folder.report}")
     return figures
+
+
+def _figures_before_refit(
+    settings: Settings, schema: Schema, folder: RunFolder, parts: Parts
+) -> dict[str, Any] | None:
+    """Return the test metrics of the model before the refit; None if there was no refit."""
+    from mindspore_rec.command.trained import Trained
+
+    if not settings.train.refit or parts.test is None:
+        return None
+    model = Trained(folder.first_model)
+    return task_figures(schema, score(model.predict, model.schema, parts.test))
+
+
+def _refit_summary(figures: dict[str, Any]) -> str:
+    return (
+        f"Then a refit on training and validation rows: {figures['steps']:,} steps and "
+        f"{figures['samples']:,} rows in {figures['seconds']:.1f} s."
+    )
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
