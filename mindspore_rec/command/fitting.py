@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindspore import Parameter
+
 from mindspore_rec.command.opened import Parts
-from mindspore_rec.command.settings import Settings
+from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.common.stream.batches import BatchSource
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
+from mindspore_rec.train.callbacks.rates import RateSchedule
 from mindspore_rec.train.callbacks.resumed import steps_before
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
@@ -24,8 +28,17 @@ from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
+from mindspore_rec.train.optim.tables import table_of
 
-__all__ = ["Fitted", "Place", "close_tables", "fit", "new_model"]
+__all__ = [
+    "Fitted",
+    "Place",
+    "checkpoint_at",
+    "close_tables",
+    "fit",
+    "new_model",
+    "schedule",
+]
 
 
 @dataclass(frozen=True)
@@ -51,11 +64,15 @@ class Fitted:
         model: the model, with the weights of the best evaluation.
         summary: summary of the training.
         curves: loss, speed and metrics during the training.
+        path: the steps that led to the weights, as pairs (number of steps, factor of the rates).
+        epoch_steps: number of steps of an epoch.
     """
 
     model: RecModel
     summary: TrainSummary
     curves: Curves
+    path: list[tuple[int, float]]
+    epoch_steps: int
 
 
 def new_model(settings: Settings, schema: Schema) -> RecModel:
@@ -69,8 +86,18 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
         net = build(recipe, schema, seed=settings.train.seed)
     except (TypeError, ValueError) as error:
         raise ValueError(f"'model': {error}") from error
-    optimizer = LazyAdam(net.trainable_params(), settings.train.learning_rate)
-    return RecModel(net, optimizer=optimizer)
+    return RecModel(net, optimizer=_optimizer(net.trainable_params(), settings.train))
+
+
+def _optimizer(parameters: Sequence[Parameter], train: TrainSettings) -> LazyAdam:
+    """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
+    rate = train.learning_rate
+    if train.table_rate == 1:
+        return LazyAdam(parameters, rate)
+    dense = [each for each in parameters if table_of(each) is None]
+    tables = [each for each in parameters if table_of(each) is not None]
+    groups: list[dict[str, Any]] = [{"params": tables, "lr": rate * train.table_rate}]
+    return LazyAdam([*groups, {"params": dense}] if dense else groups, rate)
 
 
 def fit(
@@ -100,18 +127,43 @@ def fit(
     source = model.batches(rows)
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
-    callbacks: list[Any] = [curves, *further]
+    callbacks: list[Any] = [curves, *further, *schedule(train, steps)]
+    if parts.valid is None and train.schedule == "plateau":
+        raise ValueError("'train.schedule' is plateau, which needs validation rows: 'split.valid'")
     if parts.valid is not None:
         callbacks += _evaluations(settings, model, parts.valid, steps)
-    if place.checkpoints is not None:
-        checkpoint = RecCheckpoint(
-            place.checkpoints, every_seconds=train.checkpoint_seconds, states=model.states
-        )
-        if place.resume:
-            checkpoint.restore(model, source)
-        callbacks.append(checkpoint)
+    callbacks += checkpoint_at(place, train, model, source)
     summary = model.train(train.epochs, source, callbacks, max_steps=max_steps, progress=progress)
-    return Fitted(model, summary, curves)
+    paths = [each.path for each in callbacks if isinstance(each, EarlyStopping) and each.path]
+    return Fitted(model, summary, curves, paths[0] if paths else [(curves.steps, 1.0)], steps)
+
+
+def checkpoint_at(
+    place: Place, train: TrainSettings, model: RecModel, source: BatchSource
+) -> list[RecCheckpoint]:
+    """Return the callback that saves checkpoints, if there is a place; restore the newest one."""
+    if place.checkpoints is None:
+        return []
+    checkpoint = RecCheckpoint(
+        place.checkpoints, every_seconds=train.checkpoint_seconds, states=model.states
+    )
+    if place.resume:
+        checkpoint.restore(model, source)
+    return [checkpoint]
+
+
+def schedule(
+    train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
+) -> list[RateSchedule]:
+    """Return the schedule of the learning rate, for epochs of `steps` steps, with further cuts.
+
+    Example:
+        >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]
+        [0.5]
+    """
+    warm_up = round(train.warm_up * steps)
+    total = max(train.epochs * steps, warm_up + 1) if train.schedule == "cosine" else None
+    return [RateSchedule(warm_up, total, cuts)] if warm_up or total or cuts else []
 
 
 def close_tables(model: RecModel) -> None:
@@ -165,7 +217,9 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
             f"'train.early_stopping.metric' must be one of {', '.join(measured)}, got {metric!r}"
         )
     mode = "max" if metric.startswith("auc") else "min"
-    return [evaluation, EarlyStopping(metric, stopping.patience, mode=mode)]
+    assert stopping.patience is not None
+    cuts = 1 if train.schedule == "plateau" else 0
+    return [evaluation, EarlyStopping(metric, stopping.patience, mode=mode, cuts=cuts)]
 
 
 def _first_metric(model: RecModel, measured: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "Parts",
     "id_columns",
     "one_batch",
+    "open_for_refit",
     "open_parts",
     "rows_of",
     "rows_to_predict",
@@ -103,10 +104,44 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
     return Parts(train, whole_train, *made)
 
 
-def _divided(rows: Rows, settings: Settings, schema: Schema) -> tuple[Rows, ...]:
-    """Return the parts of the rows whose shares are above 0."""
+def open_for_refit(settings: Settings, schema: Schema) -> Rows:
+    """Return training and validation rows together, with thinned negatives if the YAML says so.
+
+    Raises:
+        ValueError: there are no validation rows; or they are in other files, and the source's rows
+            are divided into training and test rows.
+    """
+    assert not isinstance(settings.source, KafkaSource)
+    train, valid, test = settings.split.shares()
+    others = settings.split.valid
+    if isinstance(others, (str, tuple)):
+        if train < 1:
+            raise ValueError(
+                "'train.refit' needs validation rows that are a share of the source, or test rows "
+                "in files of their own: set 'split.valid' to a share, or 'split.test' to files"
+            )
+        both = [settings.source, others]
+        paths = [p for each in both for p in ((each,) if isinstance(each, str) else each)]
+        return rows_of(tuple(paths), settings, schema, thinned=True)
+    if not valid:
+        raise ValueError("'train.refit' needs validation rows: set 'split.valid'")
+    rows = rows_of(settings.source, settings, schema, thinned=True)
+    return _divided(rows, settings, schema, (train + valid, test))[0]
+
+
+def _divided(
+    rows: Rows, settings: Settings, schema: Schema, every: tuple[float, ...] | None = None
+) -> tuple[Rows, ...]:
+    """Return the parts of the rows whose shares are above 0.
+
+    Args:
+        rows: the rows.
+        settings: settings of the YAML file.
+        schema: description of the rows.
+        every: the shares. Default: None, for training, validation and test rows.
+    """
     split = settings.split
-    shares = [share for share in split.shares() if share > 0]
+    shares = [share for share in every or split.shares() if share > 0]
     if len(shares) == 1 and shares[0] > 1 - 1e-9:
         return (rows,)
     by = split.by or ("random" if schema.time is None else "time")

@@ -49,6 +49,16 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def first_model(self) -> Path:
+        """The model before the refit on training and validation rows, if there was a refit."""
+        return self.path / "model_before_refit"
+
+    @property
+    def refit_checkpoints(self) -> Path:
+        """Checkpoints of the refit."""
+        return self.path / "refit_checkpoints"
+
+    @property
     def events(self) -> Path:
         """Events for TensorBoard."""
         return self.path / "events"
@@ -105,7 +115,10 @@ class RunFolder:
         if self.path.is_dir():
             self._take_lock()
         if overwrite:
-            for path in (self.model, self.checkpoints, self.events):
+            for path in (
+                *(self.model, self.checkpoints, self.events),
+                *(self.first_model, self.refit_checkpoints),
+            ):
                 shutil.rmtree(path, ignore_errors=True)
             for path in (
                 *(self.report, self.metrics, self.training),

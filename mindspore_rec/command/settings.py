@@ -139,14 +139,16 @@ class EarlyStoppingSettings:
     Args:
         metric: 'auc', 'log_loss' or 'rmse', with a point and the label's name if there are several
             labels. Default: 'auc' of the first label, or 'rmse' if that label is a number.
-        patience: number of successive evaluations without improvement, at least 1. Default: 2.
+        patience: number of successive evaluations without improvement, at least 1. Default: 2, or 1
+            with the schedule 'plateau'.
     """
 
     metric: str | None = None
-    patience: int = 2
+    patience: int | None = None
 
     def __post_init__(self) -> None:
-        check_int("patience", self.patience, 1, 1 << 30)
+        if self.patience is not None:
+            check_int("patience", self.patience, 1, 1 << 30)
 
 
 @dataclass(frozen=True)
@@ -157,10 +159,19 @@ class TrainSettings:
         epochs: largest number of passes over the training rows, at least 1. Default: 3.
         batch_size: number of rows of a step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
+        table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
         seed: seed of first values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: evaluations in an epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
+        schedule: 'constant' rate; 'cosine', the rate falls by half a cosine wave to 0 at the last
+            epoch's end; or 'plateau': the early stop first goes back to the best weights, divides
+            the rate by 5 and continues, and only the next time the training ends. Default:
+            'constant'.
+        warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
+            0.
+        refit: whether to train anew on training and validation rows together, with as many passes
+            and the same learning rates as the best weights had. Default: false.
         checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
             0. Default: 300.
         delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
@@ -169,10 +180,14 @@ class TrainSettings:
     epochs: int = 3
     batch_size: int = 1024
     learning_rate: float = 0.003
+    table_rate: float = 1.0
     seed: int = 0
     workers: int = 1
     evaluations: int = 1
     early_stopping: EarlyStoppingSettings | bool = True
+    schedule: Literal["constant", "cosine", "plateau"] = "constant"
+    warm_up: float = 0.0
+    refit: bool = False
     checkpoint_seconds: float = 300.0
     delta_seconds: float = 1.0
 
@@ -180,15 +195,33 @@ class TrainSettings:
         for name in ("epochs", "batch_size", "workers", "evaluations"):
             check_int(name, getattr(self, name), 1, 1 << 30)
         check_int("seed", self.seed, 0, (1 << 31) - 1)
-        for name in ("learning_rate", "checkpoint_seconds", "delta_seconds"):
+        for name in ("learning_rate", "table_rate", "checkpoint_seconds", "delta_seconds"):
             check_number(name, getattr(self, name), low=0, low_open=True)
+        check_number("warm_up", self.warm_up, low=0, high=1)
+        if self.schedule == "plateau":
+            if self.early_stopping is False:
+                raise ValueError("schedule must not be plateau if early_stopping is false")
+            if self.warm_up * self.evaluations > 1:
+                raise ValueError(
+                    "warm_up must be at most 1 / evaluations with the schedule plateau, whose "
+                    "first cut of the rate may come at the second evaluation"
+                )
 
     @property
     def stopping(self) -> EarlyStoppingSettings | None:
-        """Settings of the early stop; None if all epochs are trained."""
-        if isinstance(self.early_stopping, bool):
-            return EarlyStoppingSettings() if self.early_stopping else None
-        return self.early_stopping
+        """Settings of the early stop, with its patience; None if all epochs are trained."""
+        if self.early_stopping is False:
+            return None
+        stopping = EarlyStoppingSettings() if self.early_stopping is True else self.early_stopping
+        usual = 1 if self.schedule == "plateau" else 2
+        return stopping if stopping.patience else dataclasses.replace(stopping, patience=usual)
+
+    @property
+    def only_for_files(self) -> list[str]:
+        """Names of the settings that are set and have no meaning for a topic."""
+        usual = TrainSettings()
+        names = ("schedule", "warm_up", "refit")
+        return [name for name in names if getattr(self, name) != getattr(usual, name)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.command.evaluation import (
     Table,
@@ -20,14 +20,30 @@ from mindspore_rec.command.evaluation import (
 )
 from mindspore_rec.command.figures import base_rate
 from mindspore_rec.command.leaking import leak_warnings
-from mindspore_rec.command.opened import Parts, one_batch, open_parts, schema_of
+from mindspore_rec.command.opened import (
+    Parts,
+    one_batch,
+    open_for_refit,
+    open_parts,
+    schema_of,
+)
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
-from mindspore_rec.command.settings import KafkaSource, ModelSettings, Settings, read_settings
+from mindspore_rec.command.settings import (
+    KafkaSource,
+    ModelSettings,
+    Settings,
+    TrainSettings,
+    read_settings,
+)
 from mindspore_rec.command.text import text_table
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.parallel.group import worker_group
+
+if TYPE_CHECKING:
+    from mindspore_rec.command.fitting import Fitted
 
 __all__ = ["run"]
 
@@ -44,8 +60,8 @@ def run(options: argparse.Namespace) -> Result:
     schema = schema_of(settings)
     folder = RunFolder(options.yaml, options.run_dir)
     is_worker = _WORKER in os.environ
-    if isinstance(settings.source, KafkaSource) and settings.train.workers > 1:
-        raise ValueError("'train.workers' must be 1 for a topic")
+    if isinstance(settings.source, KafkaSource):
+        _check_topic(settings.train)
     if not is_worker:
         _check_model(settings, schema)
         folder.begin(options.resume, options.overwrite)
@@ -74,6 +90,14 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
     if options.model is not None and options.model != settings.model.name:
         settings = dataclasses.replace(settings, model=ModelSettings(options.model))
     return settings.with_train(epochs=options.epochs, workers=options.workers, seed=options.seed)
+
+
+def _check_topic(train: TrainSettings) -> None:
+    """Check that no setting is set that has no meaning for a topic."""
+    if train.workers > 1:
+        raise ValueError("'train.workers' must be 1 for a topic")
+    for name in train.only_for_files:
+        raise ValueError(f"'train.{name}' is for files, and the source is a topic: leave it out")
 
 
 def _check_model(settings: Settings, schema: Schema) -> None:
@@ -113,6 +137,7 @@ def _train(
     from mindspore_rec.command.fitting import Place, close_tables, fit
 
     parts = open_parts(settings, schema)
+    both = open_for_refit(settings, schema) if settings.train.refit else None
     _check_labels(schema, parts)
     if worker_group().rank == 0 and not options.resume:
         for warning in leak_warnings(schema, parts.whole_train):
@@ -124,7 +149,8 @@ def _train(
     if report.bad:
         print(f"training rows: {report}", file=sys.stderr)
     if not summary.interrupted:
-        fitted.model.save(folder.model, overwrite=True)
+        path = folder.model if both is None else folder.first_model
+        fitted.model.save(path, overwrite=True)
     training = {
         **summary.to_json(),
         "steps": fitted.curves.steps,  # over restarts
@@ -132,10 +158,36 @@ def _train(
         "curve": fitted.curves.points,
         "evaluations": fitted.curves.evaluations,
     }
+    close_tables(fitted.model)
+    if both is not None and not summary.interrupted:
+        training["refit"] = _refit(settings, schema, both, folder, fitted, options.resume)
+        training["interrupted"] = training["refit"]["interrupted"]
     if worker_group().rank == 0:
         write_json(folder.training, training)
-    close_tables(fitted.model)
     return training
+
+
+def _refit(
+    settings: Settings, schema: Schema, rows: Rows, folder: RunFolder, fitted: Fitted, resume: bool
+) -> dict[str, Any]:
+    """Train on training and validation rows, and save; return the figures as JSON values."""
+    from mindspore_rec.command.fitting import Place, close_tables
+    from mindspore_rec.command.refitting import refit
+
+    print("training on training and validation rows", file=sys.stderr)
+    place = Place(folder.refit_checkpoints, None, resume)
+    refitted = refit(settings, schema, rows, place, fitted)
+    if not refitted.summary.interrupted:
+        refitted.model.save(folder.model, overwrite=True)
+    figures = {
+        **refitted.summary.to_json(),
+        "steps": refitted.curves.steps,
+        "samples": refitted.curves.samples,
+        "curve": refitted.curves.points,
+        "path": fitted.path,
+    }
+    close_tables(refitted.model)
+    return figures
 
 
 def _check_labels(schema: Schema, parts: Parts) -> None:
@@ -170,13 +222,16 @@ def _finish(
     """Evaluate the saved model beside baselines, and write report and metrics."""
     from mindspore_rec.command.trained import loaded
 
-    model = loaded(folder)
     parts = open_parts(settings, schema)
+    first = _figures_before_refit(settings, schema, folder, parts)
+    model = loaded(folder)
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
     tables: dict[str, Table] = {}
     if parts.test is not None:
         scored = score(model.predict, model.schema, parts.test)
         of_models = {settings.model.name: task_figures(schema, scored)}
+        if first is not None:
+            of_models[f"{settings.model.name} before the refit"] = first
         if options.no_baseline:
             pass
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
@@ -194,6 +249,8 @@ def _finish(
         f"{training['steps']:,} steps, {training['samples']:,} rows and "
         f"{training['epochs']} epochs in {seconds:.1f} s. {training['stop_reason']}"
     )
+    if "refit" in training:
+        summary += f" {_refit_summary(training['refit'])}"
     page = Report(
         f"{settings.model.name} on {options.yaml.stem}",
         summary.strip(),
@@ -206,6 +263,25 @@ def _finish(
     return figures
 
 
+def _figures_before_refit(
+    settings: Settings, schema: Schema, folder: RunFolder, parts: Parts
+) -> dict[str, Any] | None:
+    """Return the test metrics of the model before the refit; None if there was no refit."""
+    from mindspore_rec.command.trained import Trained
+
+    if not settings.train.refit or parts.test is None:
+        return None
+    model = Trained(folder.first_model)
+    return task_figures(schema, score(model.predict, model.schema, parts.test))
+
+
+def _refit_summary(figures: dict[str, Any]) -> str:
+    return (
+        f"Then a refit on training and validation rows: {figures['steps']:,} steps and "
+        f"{figures['samples']:,} rows in {figures['seconds']:.1f} s."
+    )
+
+
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
     """Return the test metrics of logistic regression, trained until it has converged."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
@@ -215,7 +291,9 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     steps = -(-parts.train.count() // settings.train.batch_size)
     epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
     rate = LogisticRegression.default_learning_rate
-    train = dataclasses.replace(settings.train, epochs=epochs, learning_rate=rate)
+    train = dataclasses.replace(
+        settings.train, epochs=epochs, learning_rate=rate, table_rate=1.0, schedule="constant"
+    )
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR), train=train)
     fitted = fit(linear, schema, parts, Place(), progress=False)
     assert parts.test is not None

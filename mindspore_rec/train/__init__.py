@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.callbacks.progressive import (
         ProgressiveValidation as ProgressiveValidation,
     )
+    from mindspore_rec.train.callbacks.rates import RateSchedule as RateSchedule
     from mindspore_rec.train.callbacks.table_stats import TableStats as TableStats
     from mindspore_rec.train.data.feature_batches import FeatureBatches as FeatureBatches
     from mindspore_rec.train.loop.placement import (

@@ -45,6 +45,13 @@ def test_everything_can_be_set():
     assert settings(train={"early_stopping": False}).train.stopping is None
 
 
+def test_a_plateau_has_its_own_patience():
+    plateau = {"schedule": "plateau"}
+    assert settings(train=plateau).train.stopping == EarlyStoppingSettings(None, 1)
+    set_by_hand = {**plateau, "early_stopping": {"patience": 3}}
+    assert settings(train=set_by_hand).train.stopping == EarlyStoppingSettings(None, 3)
+
+
 def test_a_topic_is_a_source():
     made = settings(source={"kafka": {"servers": "localhost:9092", "topic": "clicks"}})
     assert isinstance(made.source, KafkaSource) and made.source.kafka.topic == "clicks"
@@ -76,6 +83,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a bool": ({"train": {"epochs": True}}, "'train.epochs' must be a whole number, got True"),
     "below": ({"train": {"epochs": 0}}, "'train': epochs must be in [1, "),
     "shares": ({"split": {"train": 0.9, "valid": 0.2}}, "'split': the shares must add up to at"),
+    "a schedule": (
+        {"train": {"schedule": "step"}},
+        "'train.schedule' must be constant, cosine or ",
+    ),
+    "a stop": (
+        {"train": {"schedule": "plateau", "early_stopping": False}},
+        "'train': schedule must not be plateau if early_stopping is false",
+    ),
+    "a long warm-up": (
+        {"train": {"schedule": "plateau", "warm_up": 0.6, "evaluations": 2}},
+        "'train': warm_up must be at most 1 / evaluations",
+    ),
     "a choice": ({"split": {"by": "user"}}, "'split.by' must be time, random or null, got 'user'"),
     "no columns": ({"columns": {}}, "'columns' must name at least a label"),
     "source": ({"source": 3}, "'source' must be a text, a list or a mapping, got 3"),

@@ -66,6 +66,7 @@ class Curves(ResumedCallback):
         """Return the state as JSON values."""
         return {
             "every": self._every,
+            "steps": self.steps,
             "samples": self.samples,
             "points": [list(each) for each in self.points],
             "evaluations": [[step, metrics] for step, metrics in self.evaluations],
@@ -74,6 +75,7 @@ class Curves(ResumedCallback):
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state after the training has begun."""
         self._every = int(state["every"])
+        self.steps = int(state.get("steps", 0))
         self.samples = self._samples_before = int(state["samples"])
         self.points = [(int(step), loss, speed) for step, loss, speed in state["points"]]
         self.evaluations = [(int(step), dict(metrics)) for step, metrics in state["evaluations"]]

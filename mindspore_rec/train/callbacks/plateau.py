@@ -8,12 +8,10 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import mindspore as ms
-from mindspore import nn
 from mindspore.train import RunContext
 
 from mindspore_rec._native import make_directories
@@ -21,10 +19,9 @@ from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.run.team import Team
 from mindspore_rec.train.callbacks.progress import request_stop
+from mindspore_rec.train.callbacks.rates import constant_rates, set_rate
 from mindspore_rec.train.callbacks.resumed import ResumedCallback, steps_before
 from mindspore_rec.train.checkpoint.directory import load_checkpoint, save_checkpoint
-from mindspore_rec.train.optim.combined import CombinedOptimizer
-from mindspore_rec.train.optim.ftrl import FTRL
 
 __all__ = ["EarlyStopping", "ReduceLROnPlateau"]
 
@@ -160,6 +157,9 @@ class EarlyStopping(_Watch):
     therefore ends like an uninterrupted training. A training that stopped early and is started
     again does no step and restores the best weights.
 
+    With `cuts`, the training first goes back to the best weights and continues with lower learning
+    rates, and ends only if that is used up. Constant rates are lowered, as by `ReduceLROnPlateau`.
+
     Args:
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement after which training ends, at
@@ -171,16 +171,23 @@ class EarlyStopping(_Watch):
             hosts need a directory that all hosts share. The directory is not used if a
             `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
             temporary files.
+        cuts: number of times that, instead of ending, the training goes back to the state of the
+            best evaluation and multiplies its learning rates by `factor`. After that, the count of
+            evaluations without improvement starts again from 0. Needs `restore_best`. Default: 0.
+        factor: number in (0, 1), for `cuts`. Default: 0.2.
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
+        path: the steps that led from the first weights to the best weights, as pairs (number of
+            steps, factor of the learning rates). Steps that were taken back do not count.
 
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
-        ValueError: the training is a restart, and the best weights before the restart are missing
-            (raised when training begins).
+        ValueError: the training is a restart, and the best weights before the restart are missing;
+            or there are `cuts`, and the optimizers have no constant rate (raised when training
+            begins).
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -191,6 +198,8 @@ class EarlyStopping(_Watch):
     # restores the best weights.
     runs_last = 2
 
+    path: list[tuple[int, float]]
+
     def __init__(
         self,
         monitor: str = "auc",
@@ -200,14 +209,21 @@ class EarlyStopping(_Watch):
         *,
         restore_best: bool = True,
         directory: str | Path | None = None,
+        cuts: int = 0,
+        factor: float = 0.2,
     ) -> None:
         super().__init__(monitor, patience, min_delta, mode)
         if not isinstance(restore_best, bool):
             raise TypeError(f"restore_best must be a bool, got {restore_best!r}")
         if directory is not None and not Path(directory).is_dir():
             raise ValueError(f"directory must be a directory that exists, got {directory}")
+        self.cuts = check_int("cuts", cuts, 0, _NO_LIMIT)
+        self.factor = _check_factor(factor)
+        if self.cuts and not restore_best:
+            raise ValueError("restore_best must be True with cuts, which go back to the best state")
         self.restore_best = restore_best
         self.best_step = 0
+        self._forget_path()
         self._directory = directory
         self._folder: Path | None = None
         self._newest_step: Callable[[], int] | None = None  # of the RecCheckpoint
@@ -216,18 +232,30 @@ class EarlyStopping(_Watch):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         best = {"best_step": self.best_step, "best_metrics": dict(self._best_metrics)}
-        return {**super().state_dict(), **best}
+        path = {"path": [list(each) for each in self.path], "since": self._since}
+        cuts = {"cuts": self._cuts, "cuts_at_best": self._cuts_at_best}
+        return {**super().state_dict(), **best, **path, **cuts}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state after the training has begun."""
         step, metrics = int(state["best_step"]), dict(state["best_metrics"])
+        path = [(int(steps), float(factor)) for steps, factor in state.get("path", [])]
+        since = int(state.get("since", step))
+        cuts = [int(state.get(name, 0)) for name in ("cuts", "cuts_at_best")]
         super().go_on(state)
         self.best_step, self._best_metrics = step, metrics
+        self.path, self._since, (self._cuts, self._cuts_at_best) = path, since, cuts
 
     def _reset(self) -> None:
         super()._reset()
         self.best_step, self._best_metrics = 0, {}
+        self._forget_path()
         self._remove()
+
+    def _forget_path(self) -> None:
+        self.path = []
+        self._since = 0  # step at which the best weights were reached or restored
+        self._cuts = self._cuts_at_best = 0  # number of cuts, now and at the best evaluation
 
     def keep_beside(self, folder: Path, newest_step: Callable[[], int]) -> None:
         """Save the best weights of the next training in a folder that remains after the training.
@@ -242,8 +270,10 @@ class EarlyStopping(_Watch):
         """If the training had stopped early before it was restarted, stop at once.
 
         Raises:
-            ValueError: the weights of the best evaluation are missing.
+            ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
         """
+        if self.cuts:
+            constant_rates(run_context.original_args().train_network, type(self).__name__)
         if self.best is not None and self.restore_best and not self._has_best():
             raise ValueError(
                 f"EarlyStopping needs the weights of step {self.best_step}, the best before the "
@@ -283,6 +313,7 @@ class EarlyStopping(_Watch):
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
         run = run_context.original_args()
         self.best_step, self._best_metrics = steps_before(run) + run.cur_step_num, dict(metrics)
+        self._extend_path()
         if not self.restore_best:
             return
         team = Team(worker_group())
@@ -291,6 +322,13 @@ class EarlyStopping(_Watch):
         team.first(self._make_room)
         save_checkpoint(run.train_network, self._saved())
         team.first(self._remove_old)
+
+    def _extend_path(self) -> None:
+        steps, factor = self.best_step - self._since, self.factor**self._cuts
+        if self.path and self.path[-1][1] == factor:
+            steps += self.path.pop()[0]
+        self.path.append((steps, factor))
+        self._since, self._cuts_at_best = self.best_step, self._cuts
 
     def _saved(self) -> Path:
         assert self._folder is not None
@@ -321,10 +359,27 @@ class EarlyStopping(_Watch):
                 shutil.rmtree(self._folder / f"{_STEP}{step}", ignore_errors=True)
 
     def _on_no_better(self, run_context: RunContext) -> None:
-        if self._waited >= self.patience:
-            request_stop(
-                run_context, f"{self.monitor} no better than {self.best} for {self._waited} times"
-            )
+        if self._waited < self.patience:
+            return
+        if self._cuts < self.cuts and self.best is not None:
+            self._cut(run_context)
+            return
+        request_stop(
+            run_context, f"{self.monitor} no better than {self.best} for {self._waited} times"
+        )
+
+    def _cut(self, run_context: RunContext) -> None:
+        """Go back to the best weights, and lower the rates."""
+        run = run_context.original_args()
+        self._waited = 0
+        self._cuts += 1
+        self._since = steps_before(run) + run.cur_step_num
+        load_checkpoint(run.train_network, self._saved(), states={})
+        worker_group().barrier()  # the first worker removes files that others may still read
+        for rate in constant_rates(run.train_network, type(self).__name__):
+            lower = float(rate.asnumpy()) * self.factor ** (self._cuts - self._cuts_at_best)
+            set_rate(rate, lower)
+            logger.info("step %d: %s is now %g", self._since, rate.name, lower)
 
     def _make_folder(self) -> str:
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
@@ -387,9 +442,7 @@ class ReduceLROnPlateau(_Watch):
         min_lr: float = 0.0,
     ) -> None:
         super().__init__(monitor, patience, min_delta, mode)
-        self.factor = check_number("factor", factor)
-        if not 0 < self.factor < 1:
-            raise ValueError(f"factor must be in (0, 1), got {factor}")
+        self.factor = _check_factor(factor)
         self.min_lr = check_number("min_lr", min_lr)
         if self.min_lr < 0:
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
@@ -401,7 +454,7 @@ class ReduceLROnPlateau(_Watch):
 
     def on_train_begin(self, run_context: RunContext) -> None:
         """Check that the optimizers have rates to lower."""
-        _rates_in(run_context.original_args().train_network)
+        constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as JSON values. The optimizer's parameters include the rates."""
@@ -422,37 +475,16 @@ class ReduceLROnPlateau(_Watch):
             return
         self._waited = 0
         run = run_context.original_args()
-        for rate in _rates_in(run.train_network):
+        for rate in constant_rates(run.train_network, type(self).__name__):
             now = float(rate.asnumpy())
             lower = max(now * self.factor, min(now, self.min_lr))
-            rate.set_data(ms.Tensor(lower, rate.dtype))
+            set_rate(rate, lower)
             logger.info("step %d: %s %g is now %g", run.cur_step_num, rate.name, now, lower)
         self.reductions.append(steps_before(run) + run.cur_step_num)
 
 
-def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
-    """Return the constant rates of a training cell's optimizers, except FTRL's rates.
-
-    Raises:
-        ValueError: no optimizer has a constant rate other than FTRL's rate, or an optimizer has a
-            schedule.
-    """
-    optimizers = [each for _, each in cell.cells_and_names() if isinstance(each, nn.Optimizer)]
-    rates = [rate for each in optimizers for rate in _own_rates(each)]
-    if not rates:
-        raise ValueError(
-            "ReduceLROnPlateau needs an optimizer with a constant learning_rate, other than FTRL"
-        )
-    return list({id(rate): rate for rate in rates}.values())
-
-
-def _own_rates(optimizer: nn.Optimizer) -> Iterator[ms.Parameter]:
-    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the parts are in the list themselves
-        return
-    if optimizer.dynamic_lr:
-        raise ValueError(
-            f"ReduceLROnPlateau needs a constant learning_rate, and that of the "
-            f"{type(optimizer).__name__} is a schedule, which says itself when it falls: use one "
-            "of the two"
-        )
-    yield from optimizer.learning_rate if optimizer.is_group_lr else (optimizer.learning_rate,)
+def _check_factor(factor: float) -> float:
+    checked = check_number("factor", factor)
+    if not 0 < checked < 1:
+        raise ValueError(f"factor must be in (0, 1), got {factor}")
+    return checked

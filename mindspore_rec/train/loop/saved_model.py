@@ -7,8 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.common.run.array_file import read_arrays
 from mindspore_rec.common.run.chain import chain_at
-from mindspore_rec.train.checkpoint.directory import load_checkpoint
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.train.checkpoint.dense import dense_parameters
+from mindspore_rec.train.checkpoint.directory import load_checkpoint, training_cell
 from mindspore_rec.train.loop.rec_model import RecModel
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.models.served import recipe_of
@@ -28,8 +31,10 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
         metrics: metrics, as for `RecModel`. Default: the default metrics of the labels.
 
     Returns:
-        A model with the default loss and optimizer, which can predict and train on. The tables have
-        the names that they had. If a network with tables of these names exists, it can no longer be
+        A model with the default loss and optimizer, which can predict and train on. If the model
+        was trained with an optimizer of other parameters, such as parameter groups with separate
+        learning rates, the optimizer's state of dense parameters starts afresh. The tables have the
+        names that they had. If a network with tables of these names exists, it can no longer be
         used.
 
     Raises:
@@ -63,5 +68,7 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
         )
     recipe, schema = made
     model = RecModel(build(recipe, schema), metrics=metrics)
-    load_checkpoint(model, path, states=model.states)
+    saved = read_arrays(entry.path / DENSE)
+    has_state = all(each.name in saved for each in dense_parameters(training_cell(model)))
+    load_checkpoint(model if has_state else model._network, path, states=model.states)
     return model

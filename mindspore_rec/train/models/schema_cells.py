@@ -12,6 +12,7 @@ from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.schema_tables import Window, table_config, windows_of
 from mindspore_rec.train.nn.bag import EmbeddingBag
 from mindspore_rec.train.nn.checked_ids import CheckedIds
+from mindspore_rec.train.nn.id_dropout import IdDropout
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_config import TableConfig
@@ -52,7 +53,8 @@ class SchemaEmbedding(nn.Cell):
         self.lookups = nn.CellList()
         for window in windows:
             combiner = "mean" if window.is_bag else None
-            self.lookups.append(_WindowLookup(window, combiner, configs[window.group], tables))
+            config = configs[window.group]
+            self.lookups.append(_WindowLookup(window, combiner, config, tables, seed))
 
     def construct(self, ids: Tensor) -> Any:
         """Return the vectors."""
@@ -91,7 +93,7 @@ class SchemaSum(nn.Cell):
         for window in windows:
             config = table_config(schema, window.group, name, seed, weights=True)
             combiner = "mean" if window.is_bag else "sum"
-            self.lookups.append(_WindowLookup(window, combiner, config, tables))
+            self.lookups.append(_WindowLookup(window, combiner, config, tables, seed))
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the sum of the weights."""
@@ -110,6 +112,7 @@ class _WindowLookup(nn.Cell):
         combiner: 'mean' or 'sum', or None for separate rows.
         config: description of the group's table.
         tables: tables by group; the group's table is added if it is missing.
+        seed: seed of the dropped keys. Lookups of the same columns drop the same keys.
     """
 
     def __init__(
@@ -118,17 +121,22 @@ class _WindowLookup(nn.Cell):
         combiner: str | None,
         config: TableConfig,
         tables: dict[int, HashTable],
+        seed: int,
     ) -> None:
         super().__init__()
         self.start, self.stop = window.start, window.stop
+        self.drops = window.drops
+        if window.drops:
+            self.dropout = IdDropout(window.dropout, PADDING_KEY, seed)
+        padding = PADDING_KEY if window.is_bag or window.drops else None
         table = tables.get(window.group)
         if table is None:
             table = tables[window.group] = HashTable(config)
         if combiner is None:
-            self.table: nn.Cell = TableLookup(table=table)
+            self.table: nn.Cell = TableLookup(table=table, padding_key=padding)
         else:
-            padding = PADDING_KEY if window.is_bag else None
             self.table = EmbeddingBag(mode=combiner, table=table, padding_key=padding)
 
     def construct(self, ids: Tensor) -> Tensor:
-        return self.table(ids[:, self.start : self.stop])
+        ids = ids[:, self.start : self.stop]
+        return self.table(self.dropout(ids) if self.drops else ids)

@@ -14,17 +14,26 @@ __all__ = ["Window", "table_config", "windows_of"]
 
 
 class Window(NamedTuple):
-    """Consecutive columns of `ids` that one lookup reads: keys of one table, or one bag."""
+    """Consecutive columns of `ids` that one lookup reads: keys of one table, or one bag.
+
+    `dropout` is the probability for each column that a training step drops its key.
+    """
 
     group: int
     start: int
     stop: int
     is_bag: bool
+    dropout: tuple[float, ...]
 
     @property
     def vectors(self) -> int:
         """Number of vectors that the lookup returns."""
         return 1 if self.is_bag else self.stop - self.start
+
+    @property
+    def drops(self) -> bool:
+        """True if training steps drop keys."""
+        return any(self.dropout)
 
 
 def windows_of(schema: Schema) -> Iterator[Window]:
@@ -36,9 +45,10 @@ def windows_of(schema: Schema) -> Iterator[Window]:
         fields = [schema.fields[number] for number in table.fields]
         keys = [field for field in fields if not field.is_bag]
         if keys:
-            yield Window(group, keys[0].start, keys[-1].stop, False)
+            dropout = tuple(field.dropout for field in keys)
+            yield Window(group, keys[0].start, keys[-1].stop, False, dropout)
         for field in fields[len(keys) :]:
-            yield Window(group, field.start, field.stop, True)
+            yield Window(group, field.start, field.stop, True, (0.0,) * field.length)
 
 
 def table_config(

@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
 from mindspore_rec.common.columns.target_statistics import STATISTICS
 from mindspore_rec.common.columns.times import check_times
@@ -54,6 +54,8 @@ class Column:
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
             seen again; None for never.
+        dropout: probability, in (0, 1), that the column's value is treated as a value without a row
+            in a training step; None for never.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
@@ -69,6 +71,7 @@ class Column:
     embedding_dim: int | None = None
     admission: int | None = None
     eviction: int | None = None
+    dropout: float | None = None
     transform: str | None = None
     buckets: int | None = None
     values: str | None = None
@@ -154,6 +157,10 @@ class Column:
             check_int(where + "admission", self.admission, 1, MAX_THRESHOLD)
         if self.eviction is not None:
             check_int(where + "eviction", self.eviction, 1, MAX_SECONDS)
+        if self.dropout is not None:
+            check_number(where + "dropout", self.dropout, low=0, low_open=True, high=1)
+            if self.dropout >= 1:
+                raise ValueError(f"{where}dropout must be in (0, 1), got {self.dropout}")
         if self.length is not None:
             check_int(where + "length", self.length, 1, 4096)
 
@@ -190,6 +197,7 @@ class CategoryColumn(Column):
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
             type of the training rows. Until then '7' and 7 are different categories.
         group: whether metrics are also computed per value. Default: False.
+        dropout: as for `Column`.
 
     Example:
         >>> CategoryColumn("user", admission=2)
@@ -206,6 +214,7 @@ class CategoryColumn(Column):
     values: str | None = None
     group: bool = False
     statistics: str | None = None
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -257,6 +266,7 @@ class IntegerColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
         transform: as for `NumberColumn`.
+        dropout: as for `Column`. The scaled number is kept.
     """
 
     kind = "integer"
@@ -269,6 +279,7 @@ class IntegerColumn(Column):
     transform: str | None = None
     decimal: str | None = None
     statistics: str | None = None
+    dropout: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -283,7 +294,7 @@ class CrossColumn(Column):
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
             ignored, or parts of a time such as 'ts.hour'. The order decides which key the values
             have.
-        table, embedding_dim, admission, eviction, statistics: as for `Column`.
+        table, embedding_dim, admission, eviction, statistics, dropout: as for `Column`.
 
     Example:
         >>> CrossColumn("user_hour", ["user", "ts.hour"], admission=5)
@@ -299,6 +310,7 @@ class CrossColumn(Column):
     admission: int | None = None
     eviction: int | None = None
     statistics: str | None = None
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -44,6 +44,7 @@ class Field:
         length: number of keys. With more than 1 key, or if `is_bag`, a network takes the mean of
             the keys' rows, without the rows of `PADDING_KEY`.
         is_bag: True for the keys of a list or text.
+        dropout: probability that a training step reads `PADDING_KEY` in place of the key.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Field:
     start: int
     length: int = 1
     is_bag: bool = False
+    dropout: float = 0.0
 
     @property
     def stop(self) -> int:
@@ -140,7 +142,8 @@ class Layout:
             numbers = []
             for column, name, transform in sorted(keys_of_table, key=_is_bag):
                 numbers.append(len(fields))
-                fields.append(Field(name, column.name, start, column.most_values, _is_list(column)))
+                shape = (start, column.most_values, _is_list(column))
+                fields.append(Field(name, column.name, *shape, column.dropout or 0.0))
                 self.transforms.append(transform)
                 start += column.most_values
             tables.append(TableGroup(table, *settings, tuple(numbers)))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train anew on training and validation rows, along the path to the best weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.command.fitting import Fitted, Place, checkpoint_at, new_model, schedule
+from mindspore_rec.command.settings import Settings
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.rows import Rows
+from mindspore_rec.train.callbacks.curves import Curves
+from mindspore_rec.train.callbacks.progress import request_stop
+from mindspore_rec.train.callbacks.resumed import steps_before
+from mindspore_rec.train.graph.mode import prepare_process
+
+__all__ = ["refit", "scaled_path"]
+
+
+def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: Fitted) -> Fitted:
+    """Train a new model with as many passes, and the same learning rates, as the best weights had.
+
+    Args:
+        settings: settings of the YAML file.
+        schema: description of the columns.
+        rows: training and validation rows.
+        place: where the training is saved.
+        fitted: the training on training rows alone, whose tables are closed.
+    """
+    train = settings.train
+    prepare_process(train.seed)
+    model = new_model(settings, schema)
+    source = model.batches(rows.batches(train.batch_size, shuffle=True, seed=train.seed))
+    epoch_steps = -(-rows.count() // train.batch_size)
+    steps, cuts = scaled_path(fitted.path, epoch_steps / fitted.epoch_steps)
+    curves = Curves(place.events, steps)
+    callbacks: list[Any] = [curves, StopAt(steps), *schedule(train, epoch_steps, cuts)]
+    callbacks += checkpoint_at(place, train, model, source)
+    summary = model.train(math.ceil(steps / epoch_steps), source, callbacks)
+    return Fitted(model, summary, curves, [(steps, 1.0)], epoch_steps)
+
+
+def scaled_path(
+    path: Sequence[tuple[int, float]], scale: float
+) -> tuple[int, list[tuple[int, float]]]:
+    """Return the number of steps, and the cuts of the learning rate, of a path with longer epochs.
+
+    Args:
+        path: pairs (number of steps, factor of the rates), as of `EarlyStopping.path`.
+        scale: length of an epoch, divided by its length on the path.
+
+    Example:
+        >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)
+        (330, [(220, 0.2)])
+    """
+    cuts = []
+    done, last = 0, 1.0
+    for steps, factor in path:
+        if factor != last:
+            cuts.append((round(done * scale), factor / last))
+        done, last = done + steps, factor
+    return max(1, round(done * scale)), cuts
+
+
+class StopAt(Callback):
+    """Callback that ends the training after a step, which is counted over restarts.
+
+    Args:
+        step: the last step.
+    """
+
+    runs_last = 1.5  # after a RecCheckpoint, which tells the steps before a restart
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._step = step
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Stop at once if the step was done before a restart."""
+        self._look(run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Stop after the step."""
+        self._look(run_context)
+
+    def _look(self, run_context: RunContext) -> None:
+        run = run_context.original_args()
+        if steps_before(run) + run.cur_step_num >= self._step:
+            request_stop(run_context, "refit: as many passes as the best weights had")
