@@ -53,7 +53,8 @@ def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any
     for name in ("train", "valid", "test"):
         frame: pd.DataFrame = getattr(parts, name)
         frame.to_parquet(folder / f"{name}.parquet", index=False, row_group_size=1 << 15)
-    when = ["--time", TIME] if TIME in parts.train else []
+    when = ["--split", "time" if parts.by_time else "random"]
+    when += ["--time", TIME] if TIME in parts.train else []
     began = time.perf_counter()
     proposal = _call(folder, "init", "train.parquet", "--label", LABEL, *when)
     after_init = time.perf_counter()

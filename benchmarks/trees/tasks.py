@@ -44,11 +44,13 @@ class Parts:
         train: rows to learn from.
         valid: rows to choose settings and the end of the training by.
         test: rows that nothing was chosen by.
+        by_time: whether the parts follow each other in time.
     """
 
     train: pd.DataFrame
     valid: pd.DataFrame
     test: pd.DataFrame
+    by_time: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,10 @@ class Task:
     Attributes:
         name: name of the task.
         cut: function that reads the data sets' directory and returns the parts.
-        has_time: whether there is a column `time`.
-        by_time: whether the parts follow each other in time.
     """
 
     name: str
     cut: Callable[[Path], Parts]
-    has_time: bool = False
-    by_time: bool = False
 
 
 def _census(task: str) -> Callable[[Path], Parts]:
@@ -93,7 +91,7 @@ def _census(task: str) -> Callable[[Path], Parts]:
         directory = data / "census-income-kdd"
         rows = read(directory / FILES["train"])
         held = _drawn(len(rows), _HELD)
-        return Parts(rows[~held], rows[held], read(directory / FILES["test"]))
+        return Parts(rows[~held], rows[held], read(directory / FILES["test"]), False)
 
     return cut
 
@@ -154,8 +152,8 @@ def _movielens(data: Path) -> pd.DataFrame:
     rows = rows.sort_values("timestamp", kind="stable").reset_index(drop=True)
     return pd.DataFrame(
         {
-            "user": rows.userId.astype(str),
-            "movie": rows.movieId.astype(str),
+            "userId": rows.userId.astype(str),
+            "movieId": rows.movieId.astype(str),
             "genres": rows.genres,
             "year": rows.year,
             TIME: pd.to_datetime(rows.timestamp, unit="s"),
@@ -172,7 +170,7 @@ def _movielens_random(data: Path) -> Parts:
     rows = _movielens(data)
     test = _drawn(len(rows), 0.2, seed=1)
     held = _drawn(len(rows), _HELD)
-    return Parts(rows[~test & ~held], rows[~test & held], rows[test])
+    return Parts(rows[~test & ~held], rows[~test & held], rows[test], by_time=False)
 
 
 def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
@@ -197,11 +195,11 @@ TASKS = {
     for task in (
         Task("census_income", _census("income")),
         Task("census_marital", _census("marital")),
-        Task("retail_quantity", _quantity, has_time=True, by_time=True),
-        Task("retail_before", _before, has_time=True, by_time=True),
-        Task("retail_again", _again, has_time=True, by_time=True),
-        Task("movielens_random", _movielens_random, has_time=True),
-        Task("movielens_time", _movielens_time, has_time=True, by_time=True),
+        Task("retail_quantity", _quantity),
+        Task("retail_before", _before),
+        Task("retail_again", _again),
+        Task("movielens_random", _movielens_random),
+        Task("movielens_time", _movielens_time),
     )
 }
 """The tasks, by name."""

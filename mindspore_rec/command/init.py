@@ -6,8 +6,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from mindspore_rec.command.defaults import default_embedding_dim, default_training
 from mindspore_rec.command.json_schema import settings_schema
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.thresholds import with_thresholds
@@ -16,7 +18,6 @@ from mindspore_rec.common.columns.arrow_columns import is_text
 from mindspore_rec.common.columns.schema.column import Column, LabelColumn
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
-from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.data.settings import BadRows, CsvFormat
@@ -47,24 +48,22 @@ def run(options: argparse.Namespace) -> Result:
             weight=options.weight,
             ignore=[each for each in options.ignore.split(",") if each],
             total_rows=rows.count(),
+            by_time=options.split != "random",
         )
     except ValueError as error:
         raise ValueError(f"{options.source}: {error}") from error
     inferred = with_thresholds(inferred, rows)
     for warning in inferred.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    has_time = any(each.kind == "time" for each in inferred.columns)
+    split = options.split or _split_of(inferred.columns)
     sections: dict[str, Any] = {"csv": csv} if csv else {}
     if bad is not None:
         sections["bad_rows"] = {"most_share": bad}
     sections |= {
-        "split": {"by": "time" if has_time else "random", "train": 0.8, "valid": 0.1},
-        "model": {"name": "dcn_v2" if len(names) == 1 else "mmoe"},
-        "train": {
-            "epochs": 3,
-            "batch_size": default_batch_size(rows.count()),
-            "learning_rate": 0.003,
-        },
+        "split": {"by": split, "train": 0.8, "valid": 0.1},
+        "embedding_dim": default_embedding_dim(rows.count()),
+        "model": {"name": "dcn_v2", "dropout": 0.2} if len(names) == 1 else {"name": "mmoe"},
+        "train": default_training(rows.count()),
     }
     print(proposal_yaml(inferred, options.source, sections, rows.count()), end="")
     return Result(
@@ -81,6 +80,10 @@ def run(options: argparse.Namespace) -> Result:
             "warnings": list(inferred.warnings),
         }
     )
+
+
+def _split_of(columns: Sequence[Column]) -> str:
+    return "time" if any(each.kind == "time" for each in columns) else "random"
 
 
 def _csv(options: argparse.Namespace) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def _add_init(commands: Any) -> None:
     made.add_argument("--time", help="column with the time of the event")
     made.add_argument("--group", help="column of groups, such as users, for metrics by group")
     made.add_argument("--weight", help="column with the weight of each row")
+    made.add_argument(
+        "--split",
+        choices=("time", "random"),
+        help="how rows are divided; default: by time if there is a time",
+    )
     made.add_argument("--ignore", default="", help="columns to ignore, with commas between them")
     made.add_argument("--encoding", help="encoding of CSV; default: utf-8")
     made.add_argument("--separator", help="character between values of CSV; default: the likeliest")

@@ -29,6 +29,7 @@ from mindspore_rec.common.columns.schema.feature_kinds import (
     never_recurs_later,
     whole_values,
 )
+from mindspore_rec.common.columns.schema.id_options import with_id_options, with_parts
 from mindspore_rec.common.columns.schema.label_column import label_column
 from mindspore_rec.common.columns.schema.leaks import is_copy, leak_of
 from mindspore_rec.common.columns.schema.profile import Profile, profile_of
@@ -123,6 +124,7 @@ def infer_columns(
     weight: str | None = None,
     ignore: Iterable[str] = (),
     total_rows: int | None = None,
+    by_time: bool = True,
 ) -> Inferred:
     """Propose the columns of a schema for a sample of rows.
 
@@ -136,6 +138,8 @@ def infer_columns(
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
         total_rows: number of rows of the data. Default: the sample is all of them.
+        by_time: whether the rows that are predicted come after the training rows if there is a
+            time. Default: True.
 
     Returns:
         The proposal. A column that decides the label is proposed as ignored, with a warning.
@@ -187,6 +191,7 @@ def infer_columns(
             "no column is left to predict from: " + _first_reasons(draft) + "; name another label, "
             "or make columns that are known before the event"
         )
+    with_id_options(draft.choices, draft.profiles, by_time)
     return _result(draft, table.num_rows)
 
 
@@ -270,7 +275,7 @@ def _decide_roles(draft: _Draft, time: str | None, weight: str | None) -> None:
         time = likely_time(draft.left())
     if time is not None:
         column, why = time_column(draft.profiles[time])
-        draft.choices[time] = Choice(column, why)
+        draft.choices[time] = with_parts(Choice(column, why), draft.profiles[time])
     for each in draft.left():
         if is_weight_name(each.name) and each.family == "number":
             why = f"By its name the weight of the row, no feature: weight={each.name!r} uses it."

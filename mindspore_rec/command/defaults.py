@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a network and its training that `init` chooses by the number of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore_rec.common.data.batch_size import default_batch_size
+
+__all__ = ["default_embedding_dim", "default_training"]
+
+_FEW = 50_000
+_MANY = 1_000_000  # rows, of which an epoch is long enough for an evaluation inside
+_MOST_EPOCHS = 20
+
+
+def default_embedding_dim(rows: int) -> int:
+    """Return the length of an embedding vector: short if few rows would overfit a long one."""
+    return 8 if rows <= _MANY else 16
+
+
+def default_training(rows: int) -> dict[str, Any]:
+    """Return the settings `train`.
+
+    The number of epochs is an upper bound: the training ends when the validation rows no longer
+    improve. Then small data are trained again with the validation rows.
+
+    Example:
+        >>> default_training(20_000)["batch_size"], default_training(10**8)["evaluations"]
+        (256, 20)
+    """
+    made = {
+        "epochs": _MOST_EPOCHS,
+        "batch_size": default_batch_size(rows)
+        if rows < 50_000
+        else max(1024, default_batch_size(rows)),
+        "learning_rate": 0.002,
+        "schedule": "plateau",
+    }
+    if rows <= _MANY:
+        return made | {"refit": True}
+    return made | {"evaluations": min(20, rows // _MANY)}

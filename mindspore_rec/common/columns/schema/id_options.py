@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of columns with many values, and parts of times, which a proposed schema has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.feature_kinds import Choice
+from mindspore_rec.common.columns.schema.profile import Profile
+from mindspore_rec.common.columns.times import UNITS
+
+__all__ = ["with_id_options", "with_parts"]
+
+_MANY = 200  # values, beyond which a value has too few rows to learn its vector well
+_DROPOUT = 0.3
+_DAY = 86_400
+_FEWEST_DAYS, _FEWEST_WEEKS = 3, 3  # in which the hour and the weekday recur
+
+
+def with_id_options(
+    choices: dict[str, Choice], profiles: dict[str, Profile], by_time: bool
+) -> None:
+    """Add statistics and dropout to the categories with many values, in place.
+
+    Statistics are of the past if there is a time and `by_time` is True.
+    """
+    columns = [choice.column for choice in choices.values()]
+    by = "past" if by_time and any(each.kind == "time" for each in columns) else "folds"
+    read = [each.name for each in columns if each.is_read]
+    for name, choice in choices.items():
+        column = choice.column
+        if column.kind not in ("category", "integer") or profiles[name].distinct <= _MANY:
+            continue
+        if by == "folds" and read == [name]:
+            continue  # a fold must depend on another column
+        why = f"{choice.why} Of its many values, the mean labels are features too."
+        changed: Column = replace(column, statistics=by, dropout=_DROPOUT)  # type: ignore[type-var]
+        choices[name] = choice._replace(column=changed, why=why)
+
+
+def with_parts(choice: Choice, time: Profile) -> Choice:
+    """Return the choice of a time with its hour and weekday as features, if they recur."""
+    column = choice.column
+    if column.format is not None and time.family != "time":
+        return choice  # numbers of digits such as 20261127
+    seconds = time.row_numbers() / (1 if time.family == "time" else UNITS[column.unit or "s"])
+    days = float(seconds.max() - seconds.min()) / _DAY
+    parts = []
+    if days >= _FEWEST_DAYS and len(np.unique(seconds // 3600 % 24)) > 1:
+        parts.append("hour")
+    if days >= 7 * _FEWEST_WEEKS:
+        parts.append("weekday")
+    if not parts:
+        return choice
+    changed: Column = replace(column, parts=tuple(parts))  # type: ignore[type-var]
+    return choice._replace(column=changed)
