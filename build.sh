@@ -252,7 +252,12 @@ prepare_venv() {
   make_venv "$VENV"
   local stamp=$VENV/requirements.stamp
   local now
-  now=$({ cat setup.py mindspore_rec/common/extras.py; build_requirements; "$VENV/bin/python" --version; } | digest)
+  now=$({
+    cat setup.py mindspore_rec/common/extras.py
+    build_requirements
+    "$VENV/bin/python" --version
+    echo "${MINDSPORE_REC_NIGHTLY:-}"
+  } | digest)
   if [[ -f $stamp && $(cat "$stamp") == "$now" ]]; then return; fi
   need_compiler
   say "Installing the requirements into .venv (MindSpore is large; a few minutes)"
@@ -262,9 +267,12 @@ prepare_venv() {
   info=$(mktemp -d)
   "$VENV/bin/python" setup.py -q egg_info --egg-base "$info"
   "$VENV/bin/python" - "$info"/*.egg-info/requires.txt >"$info/wanted.txt" <<'PYTHON'
+import os
 import sys
 
 wanted = {"", "[test]", "[dev]"}
+if os.environ.get("MINDSPORE_REC_NIGHTLY") == "1":
+    wanted.add("[nightly]")
 section = ""
 for line in open(sys.argv[1], encoding="utf-8").read().splitlines():
     if line.startswith("["):

@@ -320,6 +320,7 @@ setup(
             # MindSpore does; it runs with what MindSpore has.
             "tritonclient[http]>=2.50",
         ],
+        "nightly": ["pyspark>=3.5"],  # also Java; tests that only a nightly run has
         "dev": ["ruff>=0.6", "mypy>=1.10", "clang-format>=16", "pybind11>=2.12"],
     },
     classifiers=[

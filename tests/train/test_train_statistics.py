@@ -6,11 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from mindspore_rec import RecModel, Schema, load, models
+from mindspore_rec import FeatureBatches, RecModel, Schema, load, models, tables_of
 from mindspore_rec.data import Sample, read
 from mindspore_rec.feature import (
     CategoryColumn,
@@ -74,6 +77,31 @@ def test_trained_saved_loaded_and_served(by: str, tmp_path: Path, unique: Any) -
     loaded = load(tmp_path / "visits.model")
     np.testing.assert_allclose(loaded.predict(raw), answers, atol=1e-6)
     loaded.train(1, rows, progress=False)
+
+
+def test_training_reads_arrays_that_another_engine_made(tmp_path: Path, unique: Any) -> None:
+    frame = visits(2000, 0)
+    name = unique()
+
+    def answers(by_engine: bool) -> np.ndarray:
+        ms.set_seed(3)
+        schema = schema_of("folds").fit(frame)
+        model = RecModel(models.DCNv2(schema, hidden=(8,), name=name, seed=1))
+        rows = read(frame, schema)
+        if by_engine:
+            (made,) = schema.arrow_batches([pa.RecordBatch.from_pandas(frame)])
+            pq.write_table(pa.Table.from_batches([made]), tmp_path / "part0.parquet")
+            batches: Any = read(tmp_path).batches(256, shuffle=True, seed=0)
+            batches = FeatureBatches(batches, schema.received())
+        else:
+            batches = rows.batches(256, shuffle=True, seed=0)
+        model.train(1, batches, progress=False)
+        answered = model.predict(frame[:100])
+        for table in tables_of(model.predict_network):
+            table.close()
+        return answered
+
+    np.testing.assert_array_equal(answers(True), answers(False))
 
 
 def test_statistics_learn_from_all_rows_and_count_thinned_rows_by_their_weight(unique: Any) -> None:

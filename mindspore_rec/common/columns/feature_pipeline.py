@@ -401,12 +401,7 @@ class FeaturePipeline:
         Raises:
             TypeError, ValueError: a column is missing or unreadable. The pipeline is unchanged.
         """
-        members = [
-            each
-            for output in self._outputs
-            for each in output.members
-            if isinstance(each, TargetStatistics)
-        ]
+        members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
             for member in members:
                 member.forget()
@@ -416,6 +411,35 @@ class FeaturePipeline:
                 for member in members:
                     member.add(fit_values(member, view), weights)
         return self
+
+    def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:
+        """Let the `TargetStatistics` learn what other pipelines learned, and forget their own rows.
+
+        Args:
+            states: states of pipelines whose `fit_statistics` read parts of the rows, after `fit`
+                or `load_state_dict` gave them the intervals of time of this pipeline.
+
+        Returns:
+            This object.
+
+        Raises:
+            TypeError, ValueError, KeyError: a state is of another pipeline, or of other intervals
+                of time. This pipeline is unchanged.
+        """
+        members = self._statistics()
+        with _nothing_learned_in_part(self._outputs, learn=True):
+            for member in members:
+                member.forget()
+            for state in states:
+                for member, other in zip(
+                    members, self.with_state(state)._statistics(), strict=True
+                ):
+                    member.merge(other)
+        return self
+
+    def _statistics(self) -> list[TargetStatistics]:
+        members = [each for output in self._outputs for each in output.members]
+        return [each for each in members if isinstance(each, TargetStatistics)]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the learned state as JSON values.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mindspore_rec.common.columns.arrow_columns import as_array, values_array
 from mindspore_rec.common.columns.batch_rows import BatchRows, flat_values
@@ -123,7 +124,24 @@ class MadeOutput(Output):
         if rows.name_of(self.name) is None:
             raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
         column = rows.raw(self.name)
+        if isinstance(column, pa.ChunkedArray) or isinstance(column, pa.Array):
+            column = _of_fixed_size(self.name, column)
         return as_array(self.name, column)
+
+
+def _of_fixed_size(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return lists of one length as fixed-size lists, other columns unchanged.
+
+    Raises:
+        ValueError: lists are missing, or have several lengths.
+    """
+    column = values_array(f"column {name!r} must", column)
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        return column
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if None in lengths or len(lengths) > 1:
+        raise ValueError(f"column {name!r} must have lists of one length, got {lengths[:5]}")
+    return pa.FixedSizeListArray.from_arrays(column.flatten(), lengths[0] if lengths else 1)
 
 
 def make_output(name: Any, made: Any) -> Output:

@@ -316,8 +316,7 @@ def _applied(feature: Feature, values: pa.StructArray) -> np.ndarray:
 def _encoded(sums: ValueSums) -> dict[str, Any]:
     parts = sums.parts.astype(np.uint8)
     arrays = {"keys": sums.values, "parts": parts, "sums": sums.sums.T}
-    lengths = np.bincount(np.searchsorted(sums.values, sums.keys), minlength=len(sums.values))
-    arrays["lengths"] = lengths.astype(np.uint8)
+    arrays["lengths"] = sums.lengths.astype(np.uint8)
     return {
         "values": len(sums.values),
         "pairs": len(sums.keys),
@@ -341,11 +340,13 @@ def _decoded(state: Any, width: int, count: int) -> ValueSums:
     sums = _array(state["sums"], np.float64, width * pairs).reshape(width, pairs).T.copy()
     if lengths.sum(dtype=np.int64) != pairs or not np.isfinite(sums).all():
         raise ValueError("the state is none of TargetStatistics")
-    made = ValueSums(np.repeat(keys, lengths), parts, sums, count)
-    ascending = (np.diff(made._codes) > 0).all() and (np.diff(keys) > 0).all()
-    if not ascending or (lengths == 0).any() or (parts >= count).any() or (sums[:, 0] < 0).any():
+    repeated = np.repeat(keys, lengths)
+    ascending = (np.diff(parts) > 0) | (np.diff(repeated) > 0)
+    if not ascending.all() or not (keys[1:] > keys[:-1]).all() or (lengths == 0).any():
         raise ValueError("the state is none of TargetStatistics")
-    return made
+    if (parts >= count).any() or (sums[:, 0] < 0).any():
+        raise ValueError("the state is none of TargetStatistics")
+    return ValueSums(repeated, parts, sums, count)
 
 
 def _array(text: Any, dtype: type, length: int) -> np.ndarray:

@@ -36,8 +36,8 @@ class ValueSums:
         is_first = np.ones(len(keys), bool)
         is_first[1:] = keys[1:] != keys[:-1]
         self._first = np.flatnonzero(is_first)  # of each value, in the pairs
+        self._stop = np.append(self._first[1:], len(keys))
         self.values = keys[self._first]
-        self._codes = (np.cumsum(is_first) - 1) * count + parts
         self._up_to = self._running(range(1, count))
         self._others: np.ndarray | None = None
 
@@ -73,42 +73,66 @@ class ValueSums:
         weights = np.add.reduceat(self.sums[:, 0], self._first)
         chosen = np.zeros(len(self.values), bool)
         chosen[np.argsort(-weights, kind="stable")[:most]] = True
-        lengths = np.diff(np.append(self._first, len(self.keys)))
-        rows = np.repeat(chosen, lengths)
+        rows = np.repeat(chosen, self.lengths)
         return ValueSums(self.keys[rows], self.parts[rows], self.sums[rows], self.count)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of pairs of each value, int64 ``[V]``."""
+        return self._stop - self._first
 
     def total(self, keys: np.ndarray) -> np.ndarray:
         """Return the sums of all parts, float64 ``[B, S]``; 0 for values that are not known."""
-        return self.before(keys, np.full(len(keys), self.count))
+        made = np.zeros((len(keys), self.sums.shape[1]))
+        places, is_known = self._places(keys)
+        made[is_known] = self._up_to[self._stop[places[is_known]] - 1]
+        return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """Return the sums of the parts before a part, float64 ``[B, S]``."""
-        places, is_known = self._places(keys)
-        last = np.searchsorted(self._codes, places * self.count + parts) - 1
         made = np.zeros((len(keys), self.sums.shape[1]))
-        if len(self.keys):
-            there = is_known & (last >= self._first[places])
-            made[there] = self._up_to[last[there]]
+        places, is_known = self._places(keys)
+        places = places[is_known]
+        earlier = self._earlier(places, parts[is_known])
+        last = self._first[places] + earlier - 1
+        made[is_known] = np.where(earlier[:, None] > 0, self._up_to[last], 0.0)
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """Return the sums of all parts but one, float64 ``[B, S]``."""
         if self._others is None:
-            after = self._running(range(self.count - 2, -1, -1))
-            self._others = self._up_to * 0
-            has_before = np.ones(len(self.keys), bool)
-            has_before[self._first] = False
-            has_after = np.zeros(len(self.keys), bool)
-            has_after[:-1] = has_before[1:]
-            self._others[has_before] = self._up_to[np.flatnonzero(has_before) - 1]
-            self._others[has_after] += after[np.flatnonzero(has_after) + 1]
-        made = self.total(keys)
-        if len(self.keys):
-            places, is_known = self._places(keys)
-            codes = places * self.count + parts
-            pair = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-            has_pair = is_known & (self._codes[pair] == codes)
-            made[has_pair] = self._others[pair[has_pair]]
+            self._others = self._all_but_own()
+        made = np.zeros((len(keys), self.sums.shape[1]))
+        places, is_known = self._places(keys)
+        places, parts = places[is_known], parts[is_known]
+        stop = self._stop[places]
+        pair = self._first[places] + self._earlier(places, parts)
+        within = np.minimum(pair, stop - 1)
+        has_pair = (pair < stop) & (self.parts[within] == parts)
+        made[is_known] = np.where(has_pair[:, None], self._others[within], self._up_to[stop - 1])
+        return made
+
+    def _all_but_own(self) -> np.ndarray:
+        """Return, for each pair, the sums of the other pairs of its value."""
+        after = self._running(range(self.count - 2, -1, -1))
+        made = np.zeros_like(self.sums)
+        has_before = np.ones(len(self.keys), bool)
+        has_before[self._first] = False
+        has_after = np.append(has_before[1:], False)[: len(self.keys)]
+        made[has_before] = self._up_to[np.flatnonzero(has_before) - 1]
+        made[has_after] += after[np.flatnonzero(has_after) + 1]
+        return made
+
+    def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return how many pairs of known values are of parts before a part, int64 ``[B]``."""
+        first, stop = self._first[places], self._stop[places]
+        made = np.zeros(len(places), np.int64)
+        for more in range(self.count):
+            pair = np.minimum(first + more, stop - 1)
+            is_earlier = (first + more < stop) & (self.parts[pair] < parts)
+            if not is_earlier.any():
+                break
+            made += is_earlier
         return made
 
     def _places(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

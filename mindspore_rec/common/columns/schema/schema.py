@@ -287,6 +287,63 @@ class Schema:
         self.pipeline.fit_statistics(_first_rows(batches, _MOST_FIT_ROWS), weight)
         return self
 
+    def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
+        """Learn the statistics of labels that other schemas learned from parts of the rows.
+
+        The statistics are the same as if this schema had read all parts, so another engine can
+        count the parts: each part loads the state of this schema, calls `fit_statistics` with its
+        batches, and returns its `state_dict`.
+
+        Args:
+            states: states of schemas with the same columns and intervals of time.
+
+        Returns:
+            This object.
+
+        Raises:
+            TypeError, ValueError, KeyError: a state is of other columns, or of other intervals of
+                time. This schema is unchanged.
+        """
+        self.check_fitted()
+        self.pipeline.merge_statistics(states)
+        return self
+
+    def arrow_batches(
+        self, batches: Iterable[pa.RecordBatch], training: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the arrays of batches as record batches, for engines such as Spark.
+
+        A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
+        column of lists of int64, the other arrays are columns of lists of float32. `received` reads
+        them, also from Parquet. If the schema has a time, the first column is its seconds.
+
+        Args:
+            batches: record batches of raw columns.
+            training: whether a network trains on the rows, which leaves the own labels of the rows
+                out of their statistics. The rows to predict lack labels and time. Default: True.
+
+        Raises:
+            ValueError: the scales have learned nothing, a column is missing, or has values of the
+                wrong type.
+
+        Example:
+            >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
+            >>> schema = Schema([CategoryColumn("user"), LabelColumn("clicked")])
+            >>> rows = pa.record_batch({"user": ["ann", "bob"], "clicked": [0, 1]})
+            >>> [batch.to_pydict() for batch in schema.arrow_batches([rows])]
+            [{'ids': [[7641507573510170772], [-4093091485400797293]], 'label': [[0.0], [1.0]]}]
+        """
+        self.check_fitted()
+        pipeline = self.pipeline
+        if training and self.time is not None:
+            pipeline = pipeline.with_times()
+        for rows in batches:
+            if training:
+                made = pipeline.batch(rows, learn=False, with_time=False, training=True)[0]
+            else:
+                made = pipeline.apply(rows, self.inputs)
+            yield pa.RecordBatch.from_arrays([_lists(each) for each in made.values()], list(made))
+
     @property
     def has_statistics(self) -> bool:
         """True if a column has statistics of labels."""
@@ -466,6 +523,14 @@ def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
         yield batch
         if not most:
             return
+
+
+def _lists(array: np.ndarray) -> pa.Array:
+    """Return an array ``[B, N]`` as lists, an array ``[B]`` as values."""
+    if array.ndim == 1:
+        return pa.array(array)
+    offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]
+    return pa.ListArray.from_arrays(offsets, array.reshape(-1))
 
 
 def _options(column: Column) -> str:
