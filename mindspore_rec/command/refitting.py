@@ -9,7 +9,14 @@ from typing import Any
 
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.command.fitting import Fitted, Place, checkpoint_at, new_model, schedule
+from mindspore_rec.command.fitting import (
+    Fitted,
+    Place,
+    averages,
+    checkpoint_at,
+    new_model,
+    schedule,
+)
 from mindspore_rec.command.settings import Settings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
@@ -39,7 +46,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
     steps, cuts = scaled_path(fitted.path, epoch_steps / fitted.epoch_steps)
     curves = Curves(place.events, steps)
     callbacks: list[Any] = [curves, StopAt(steps), *schedule(train, epoch_steps, cuts)]
-    callbacks += checkpoint_at(place, train, model, source)
+    callbacks += [*averages(train, model), *checkpoint_at(place, train, model, source)]
     summary = model.train(math.ceil(steps / epoch_steps), source, callbacks)
     return Fitted(model, summary, curves, [(steps, 1.0)], epoch_steps)
 

@@ -99,6 +99,14 @@ def test_a_topic_has_no_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "'train.warm_up' is for files, and the source is a topic" in capsys.readouterr().err
 
 
+def test_averages_of_weights_are_evaluated_and_saved(tmp_path: Path) -> None:
+    fitted, _ = trained(tmp_path, "ema: 0.9, early_stopping: false", close=False)
+    plain, _ = trained(tmp_path, "early_stopping: false")
+    assert [each for *each, _ in fitted.curves.points] == [each for *each, _ in plain.curves.points]
+    assert fitted.curves.evaluations != plain.curves.evaluations
+    close_tables(fitted.model)
+
+
 def test_tables_have_a_rate_of_their_own(tmp_path: Path) -> None:
     fitted, seen = trained(tmp_path, "table_rate: 0.5, warm_up: 0.5", close=False)
     optimizer = fitted.model.train_network.optimizer
