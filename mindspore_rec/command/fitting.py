@@ -12,6 +12,7 @@ from typing import Any
 from mindspore import Parameter
 
 from mindspore_rec.command.opened import Parts
+from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
@@ -125,8 +126,7 @@ def fit(
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    rows = parts.train.batches(train.batch_size, shuffle=True, seed=train.seed)
-    source = model.batches(rows)
+    source = model.batches(training_batches(parts.train, schema, train))
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
     callbacks: list[Any] = [curves, *further, *schedule(train, steps), *averages(train, model)]

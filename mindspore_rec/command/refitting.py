@@ -17,6 +17,7 @@ from mindspore_rec.command.fitting import (
     new_model,
     schedule,
 )
+from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
@@ -41,7 +42,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    source = model.batches(rows.batches(train.batch_size, shuffle=True, seed=train.seed))
+    source = model.batches(training_batches(rows, schema, train))
     epoch_steps = -(-rows.count() // train.batch_size)
     steps, cuts = scaled_path(fitted.path, epoch_steps / fitted.epoch_steps)
     curves = Curves(place.events, steps)
