@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore import Parameter
-
 from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings, TrainSettings
@@ -92,7 +90,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     return RecModel(net, optimizer=_optimizer(net.trainable_params(), settings.train))
 
 
-def _optimizer(parameters: Sequence[Parameter], train: TrainSettings) -> LazyAdam:
+def _optimizer(parameters: Sequence[Any], train: TrainSettings) -> LazyAdam:
     """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
     rate = train.learning_rate
     if train.table_rate == 1:
