@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore import Parameter
-
 from mindspore_rec.command.opened import Parts
+from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings, TrainSettings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.stream.batches import BatchSource
+from mindspore_rec.train.callbacks.averaging import WeightAverage
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.progress import EvalCallback
@@ -33,6 +33,7 @@ from mindspore_rec.train.optim.tables import table_of
 __all__ = [
     "Fitted",
     "Place",
+    "averages",
     "checkpoint_at",
     "close_tables",
     "fit",
@@ -89,7 +90,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     return RecModel(net, optimizer=_optimizer(net.trainable_params(), settings.train))
 
 
-def _optimizer(parameters: Sequence[Parameter], train: TrainSettings) -> LazyAdam:
+def _optimizer(parameters: Sequence[Any], train: TrainSettings) -> LazyAdam:
     """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
     rate = train.learning_rate
     if train.table_rate == 1:
@@ -123,11 +124,10 @@ def fit(
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    rows = parts.train.batches(train.batch_size, shuffle=True, seed=train.seed)
-    source = model.batches(rows)
+    source = model.batches(training_batches(parts.train, schema, train))
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))
-    callbacks: list[Any] = [curves, *further, *schedule(train, steps)]
+    callbacks: list[Any] = [curves, *further, *schedule(train, steps), *averages(train, model)]
     if parts.valid is None and train.schedule == "plateau":
         raise ValueError("'train.schedule' is plateau, which needs validation rows: 'split.valid'")
     if parts.valid is not None:
@@ -164,6 +164,11 @@ def schedule(
     warm_up = round(train.warm_up * steps)
     total = max(train.epochs * steps, warm_up + 1) if train.schedule == "cosine" else None
     return [RateSchedule(warm_up, total, cuts)] if warm_up or total or cuts else []
+
+
+def averages(train: TrainSettings, model: RecModel) -> list[WeightAverage]:
+    """Return the callback that averages the weights, if the settings have a decay."""
+    return [] if train.ema is None else [WeightAverage(model, train.ema)]
 
 
 def close_tables(model: RecModel) -> None:

@@ -7,18 +7,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mindspore.train import Callback, RunContext
-
-from mindspore_rec.command.fitting import Fitted, Place, checkpoint_at, new_model, schedule
+from mindspore_rec.command.fitting import (
+    Fitted,
+    Place,
+    averages,
+    checkpoint_at,
+    new_model,
+    schedule,
+)
+from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.train.callbacks.curves import Curves
-from mindspore_rec.train.callbacks.progress import request_stop
-from mindspore_rec.train.callbacks.resumed import steps_before
+from mindspore_rec.train.callbacks.decision import StopAt
 from mindspore_rec.train.graph.mode import prepare_process
 
 __all__ = ["refit", "scaled_path"]
+
+_REASON = "refit: as many passes as the best weights had"
 
 
 def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: Fitted) -> Fitted:
@@ -34,12 +41,12 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    source = model.batches(rows.batches(train.batch_size, shuffle=True, seed=train.seed))
+    source = model.batches(training_batches(rows, schema, train))
     epoch_steps = -(-rows.count() // train.batch_size)
     steps, cuts = scaled_path(fitted.path, epoch_steps / fitted.epoch_steps)
     curves = Curves(place.events, steps)
-    callbacks: list[Any] = [curves, StopAt(steps), *schedule(train, epoch_steps, cuts)]
-    callbacks += checkpoint_at(place, train, model, source)
+    callbacks: list[Any] = [curves, StopAt(steps, _REASON), *schedule(train, epoch_steps, cuts)]
+    callbacks += [*averages(train, model), *checkpoint_at(place, train, model, source)]
     summary = model.train(math.ceil(steps / epoch_steps), source, callbacks)
     return Fitted(model, summary, curves, [(steps, 1.0)], epoch_steps)
 
@@ -64,30 +71,3 @@ def scaled_path(
             cuts.append((round(done * scale), factor / last))
         done, last = done + steps, factor
     return max(1, round(done * scale)), cuts
-
-
-class StopAt(Callback):
-    """Callback that ends the training after a step, which is counted over restarts.
-
-    Args:
-        step: the last step.
-    """
-
-    runs_last = 1.5  # after a RecCheckpoint, which tells the steps before a restart
-
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self._step = step
-
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop at once if the step was done before a restart."""
-        self._look(run_context)
-
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Stop after the step."""
-        self._look(run_context)
-
-    def _look(self, run_context: RunContext) -> None:
-        run = run_context.original_args()
-        if steps_before(run) + run.cur_step_num >= self._step:
-            request_stop(run_context, "refit: as many passes as the best weights had")

@@ -170,6 +170,10 @@ class TrainSettings:
             'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
+        order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
+            successive batches are shuffled. Default: 'random'.
+        ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
+            saved model have. Default: none.
         refit: whether to train anew on training and validation rows together, with as many passes
             and the same learning rates as the best weights had. Default: false.
         checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
@@ -187,6 +191,8 @@ class TrainSettings:
     early_stopping: EarlyStoppingSettings | bool = True
     schedule: Literal["constant", "cosine", "plateau"] = "constant"
     warm_up: float = 0.0
+    order: Literal["random", "time"] = "random"
+    ema: float | None = None
     refit: bool = False
     checkpoint_seconds: float = 300.0
     delta_seconds: float = 1.0
@@ -198,6 +204,8 @@ class TrainSettings:
         for name in ("learning_rate", "table_rate", "checkpoint_seconds", "delta_seconds"):
             check_number(name, getattr(self, name), low=0, low_open=True)
         check_number("warm_up", self.warm_up, low=0, high=1)
+        if self.ema is not None:
+            check_number("ema", self.ema, low=0, high=1, low_open=True, high_open=True)
         if self.schedule == "plateau":
             if self.early_stopping is False:
                 raise ValueError("schedule must not be plateau if early_stopping is false")
@@ -220,7 +228,7 @@ class TrainSettings:
     def only_for_files(self) -> list[str]:
         """Names of the settings that are set and have no meaning for a topic."""
         usual = TrainSettings()
-        names = ("schedule", "warm_up", "refit")
+        names = ("schedule", "warm_up", "order", "ema", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
 
 

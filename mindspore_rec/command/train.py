@@ -292,7 +292,12 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
     rate = LogisticRegression.default_learning_rate
     train = dataclasses.replace(
-        settings.train, epochs=epochs, learning_rate=rate, table_rate=1.0, schedule="constant"
+        settings.train,
+        epochs=epochs,
+        learning_rate=rate,
+        table_rate=1.0,
+        schedule="constant",
+        ema=None,
     )
     linear = dataclasses.replace(settings, model=ModelSettings(_LINEAR), train=train)
     fitted = fit(linear, schema, parts, Place(), progress=False)

@@ -11,6 +11,7 @@ from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
     from mindspore_rec.train.callbacks.admission import CountFirstEpoch as CountFirstEpoch
+    from mindspore_rec.train.callbacks.averaging import WeightAverage as WeightAverage
     from mindspore_rec.train.callbacks.event_time import EventTime as EventTime
     from mindspore_rec.train.callbacks.evict import (
         EvictCallback as EvictCallback,

@@ -87,6 +87,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"train": {"schedule": "step"}},
         "'train.schedule' must be constant, cosine or ",
     ),
+    "a decay": ({"train": {"ema": 1.0}}, "'train': ema must be"),
     "a stop": (
         {"train": {"schedule": "plateau", "early_stopping": False}},
         "'train': schedule must not be plateau if early_stopping is false",

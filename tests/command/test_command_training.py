@@ -15,6 +15,7 @@ from mindspore_rec import load
 from mindspore_rec.command.fitting import Fitted, Place, close_tables, fit
 from mindspore_rec.command.main import main
 from mindspore_rec.command.opened import open_for_refit, open_parts, schema_of
+from mindspore_rec.command.ordering import in_time_order, training_batches
 from mindspore_rec.command.refitting import scaled_path
 from mindspore_rec.command.run_folder import RunFolder, read_json
 from mindspore_rec.command.settings import read_settings
@@ -97,6 +98,64 @@ def test_a_topic_has_no_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     assert main(["train", str(yaml)]) == 1
     assert "'train.warm_up' is for files, and the source is a topic" in capsys.readouterr().err
+
+
+def test_averages_of_weights_are_evaluated_and_saved(tmp_path: Path) -> None:
+    fitted, _ = trained(tmp_path, "ema: 0.9, early_stopping: false", close=False)
+    plain, _ = trained(tmp_path, "early_stopping: false")
+    assert [each for *each, _ in fitted.curves.points] == [each for *each, _ in plain.curves.points]
+    assert fitted.curves.evaluations != plain.curves.evaluations
+    close_tables(fitted.model)
+
+
+@pytest.mark.parametrize("format", ["timestamp", "text", "number"])
+def test_rows_in_the_order_of_time(tmp_path: Path, format: str) -> None:
+    table = click_table(3000).drop(columns="tags")
+    unit = ""
+    if format == "text":
+        table["time"] = table["time"].dt.strftime("%Y-%m-%dT%H:%M:%S")
+        unit = ", format: iso"
+    elif format == "number":
+        table["time"] = table["time"].astype("datetime64[s]").astype("int64")
+    table.sample(frac=1, random_state=1).to_csv(tmp_path / "mixed.csv", index=False)
+    table.to_csv(tmp_path / "sorted.csv", index=False)
+    text = YAML.replace("  tags: {kind: list, length: 3}\n", "")
+    text = text.replace("parts: [hour]", f"parts: [hour]{unit}")
+    text = text.replace("learning_rate", "order: time, learning_rate")
+    passes = []
+    for name in ("mixed", "sorted"):
+        (tmp_path / f"{name}.yaml").write_text(text.replace("clicks.parquet", f"{name}.csv"))
+        settings = read_settings(tmp_path / f"{name}.yaml")
+        schema = schema_of(settings)
+        train = open_parts(settings, schema).train
+        assert (in_time_order(train, schema) is train) == (name == "sorted")
+        batches = training_batches(train, schema, settings.train)
+        both = [[str(t) for b in batches for t in b["time"].to_pylist()] for _ in range(2)]
+        passes.append(both)
+        window = 32 * 64
+        for each in both:
+            assert len(each) == 2400 and sorted(each) != each
+            assert max(each[:window]) < min(each[window:])
+        assert both[0] != both[1]
+    assert [sorted(each) for each in passes[0]] == [sorted(each) for each in passes[1]]
+    again = read_settings(tmp_path / "mixed.yaml")
+    fitted = fit(again, schema_of(again), open_parts(again, schema_of(again)), Place(), 5)
+    assert fitted.summary.steps == 5
+    close_tables(fitted.model)
+
+
+def test_an_order_of_time_needs_a_time_and_rows_that_can_be_sorted(tmp_path: Path) -> None:
+    click_table(400).sample(frac=1, random_state=1).to_parquet(tmp_path / "mixed.parquet")
+    text = YAML.replace("clicks.parquet", "mixed.parquet")
+    for change, pattern in [
+        (("time: {kind: time, parts: [hour]}", "time: ignored"), "no column is of kind time"),
+        (("train:", "sample: {negatives: 0.5}\ntrain:"), "sort the source by this column, because"),
+    ]:
+        (tmp_path / "clicks.yaml").write_text(text.replace(*change))
+        settings = read_settings(tmp_path / "clicks.yaml")
+        schema = schema_of(settings)
+        with pytest.raises(ValueError, match=pattern):
+            in_time_order(open_parts(settings, schema).train, schema)
 
 
 def test_tables_have_a_rate_of_their_own(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ GROUPS = st.integers(1, 40)
 BATCH = st.integers(1, 50)
 ORDERS = st.fixed_dictionaries(
     {
-        "shuffle": st.booleans(),
+        "shuffle": st.sampled_from([False, True, "near"]),
         "seed": st.integers(0, 3),
         "buffer_rows": st.integers(1, 80),
         "divide": st.sampled_from(["rows", "windows"]),
@@ -93,6 +93,9 @@ def test_a_pass_has_each_row_once_and_follows_from_seed_and_number(sizes, group,
         assert sorted(sum(each, [])) == list(range(total))
         if not order["shuffle"]:
             assert sum(each, []) == list(range(total))
+        if order["shuffle"] == "near":
+            moved = np.abs(np.array(sum(each, [])) - np.arange(total))
+            assert moved.max() < order["buffer_rows"]
 
 
 @settings(max_examples=15)

@@ -37,7 +37,7 @@ from mindspore_rec.stream import (
     pack,
     split_by_worker,
 )
-from mindspore_rec.train import ProgressiveValidation
+from mindspore_rec.train import ProgressiveValidation, RateSchedule, WeightAverage
 from tests.support.networks import LogitOf
 
 GROUP = worker_group()
@@ -154,6 +154,17 @@ def early() -> dict[str, Any]:
     ]
     summary = model.train(50, rows(8, 9), callbacks, progress=False)
     return found_of(net, summary, losses)
+
+
+def cut() -> dict[str, Any]:
+    """A warm-up, averages of weights, and an early stop that goes back to the best weights."""
+    net, model = model_of("cut")
+    losses = Losses()
+    stop = EarlyStopping("auc", patience=1, min_delta=1.0, cuts=1)
+    callbacks = [EvalCallback(model, rows(3, 9, 3), every_steps=3), stop, RateSchedule(warm_up=2)]
+    average = WeightAverage(model, 0.8)
+    summary = model.train(50, rows(8, 9), [*callbacks, average, losses], progress=False)
+    return found_of(net, summary, losses, path=[list(each) for each in stop.path])
 
 
 class At(Callback):

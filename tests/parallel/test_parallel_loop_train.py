@@ -18,7 +18,7 @@ from mindspore_rec.common.parallel.launcher import ALONE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "loop_script.py"
-SAME = ["plain", "summed", "validated", "early", "fitted", "asked", "signalled"]
+SAME = ["plain", "summed", "validated", "early", "cut", "fitted", "asked", "signalled"]
 TOGETHER = [*SAME, "uneven", "streamed"]
 
 pytestmark = pytest.mark.skipif(
@@ -93,6 +93,7 @@ def test_ends_are_agreed(one: dict, two: dict) -> None:
         assert found["signalled"]["interrupted"] and not found["asked"]["interrupted"]
         assert "auc no better" in found["early"]["reason"]
         assert found["plain"]["waits"] == 2
+        assert (found["cut"]["path"], found["cut"]["steps"]) == ([[3, 1.0]], 9)
     assert one["plain"]["waits"] == 0
 
 

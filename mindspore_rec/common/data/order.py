@@ -2,9 +2,10 @@
 """The order of rows in a pass, and its division among workers.
 
 A pass is a list of windows. A window is some parts of the files, whose rows are read together; with
-shuffling, they are permuted together. Windows and permutations follow from (seed, pass) alone, and
-not from the number of workers. Workers divide the windows, or the rows of each window if there are
-few windows. After a restart with another number of workers, they divide what is left.
+shuffling, they are permuted together. The order "near" keeps the windows in the order of the files,
+and permutes rows only within blocks of a window. Windows and permutations follow from (seed, pass)
+alone, and not from the number of workers. Workers divide the windows, or the rows of each window if
+there are few windows. After a restart with another number of workers, they divide what is left.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ class Order(NamedTuple):
     """Order of the rows in each pass.
 
     Args:
-        shuffle: whether the order is random.
+        shuffle: whether the order is random; 'near' if it is random within blocks.
         seed: seed of the order.
-        buffer_rows: number of rows of a window of a random order, about.
+        buffer_rows: number of rows of a window of a random order, about; of a block, exactly.
     """
 
-    shuffle: bool
+    shuffle: bool | str
     seed: int
     buffer_rows: int
 
@@ -81,7 +82,8 @@ class Order(NamedTuple):
         windows: list[tuple[int, ...]] = []
         window: list[int] = []
         rows = 0
-        for each in self._shuffled(parts, number, sequential):
+        near = self.shuffle == "near"
+        for each in range(len(parts)) if near else self._shuffled(parts, number, sequential):
             size = parts[each].part.size
             if window and rows + size > self.buffer_rows:
                 windows.append(tuple(window))
@@ -94,7 +96,15 @@ class Order(NamedTuple):
         """Return the order of a window's rows in a pass; None for their own order."""
         if not self.shuffle:
             return None
-        return np.random.default_rng((self.seed, number, window)).permutation(rows)
+        random = np.random.default_rng((self.seed, number, window))
+        if self.shuffle != "near":
+            return random.permutation(rows)
+        blocks = [np.arange(k, min(k + self.buffer_rows, rows)) for k in self._begins(rows)]
+        return np.concatenate([random.permutation(each) for each in blocks])
+
+    def _begins(self, rows: int) -> range:
+        """Return where the blocks of a window begin; without rows there is one block."""
+        return range(0, max(rows, 1), self.buffer_rows)
 
     def _shuffled(
         self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]

@@ -276,7 +276,7 @@ class Rows:
         self,
         batch_size: int,
         *,
-        shuffle: bool = False,
+        shuffle: bool | str = False,
         seed: int = 0,
         threads: int | None = None,
         buffer_rows: int = _BUFFER_ROWS,
@@ -292,7 +292,9 @@ class Rows:
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
-            shuffle: whether the order is random. Default: False, the order of the files.
+            shuffle: whether the order is random. 'near' permutes rows only within blocks of
+                `buffer_rows` rows, so that rows in the order of time stay nearly in this order.
+                Default: False, the order of the files.
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
             buffer_rows: rows that are permuted together, about. Memory has about three times as
@@ -321,7 +323,13 @@ class Rows:
         check_int("seed", seed, 0, 2**63 - 1)
         check_int("buffer_rows", buffer_rows, 1, 2**40)
         number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
-        order = Order(bool(shuffle), seed if shuffle else 0, buffer_rows if shuffle else 0)
+        if isinstance(shuffle, str):
+            check_one_of("shuffle", shuffle, ("near",))
+        order = Order(
+            shuffle if shuffle == "near" else bool(shuffle),
+            seed if shuffle else 0,
+            buffer_rows if shuffle else 0,
+        )
         check_one_of("divide", divide, ("rows", "windows"))
         return ArrowBatches(self._selection, batch_size, order, number, divide)
 

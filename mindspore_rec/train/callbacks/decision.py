@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision: callback that ends a training if a function of an evaluation's metrics says so."""
+"""Callbacks that end a training: by a function of an evaluation's metrics, or after a step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.train.callbacks.progress import request_stop
+from mindspore_rec.train.callbacks.resumed import steps_before
 
-__all__ = ["Decision"]
+__all__ = ["Decision", "StopAt"]
 
 
 class Decision(Callback):
@@ -48,3 +49,34 @@ class Decision(Callback):
             if self._ends(metrics):
                 request_stop(run_context, self._reason)
         self._seen = len(history)
+
+
+class StopAt(Callback):
+    """Callback that ends the training after a step, which is counted over restarts.
+
+    Args:
+        step: the last step.
+        reason: reason in the summary of the training.
+
+    Example:
+        >>> callback = StopAt(1000, "as many steps as before")
+    """
+
+    runs_last = 1.5  # after a RecCheckpoint, which tells the steps before a restart
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__()
+        self._step, self._reason = step, reason
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Stop at once if the step was done before a restart."""
+        self._look(run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Stop after the step."""
+        self._look(run_context)
+
+    def _look(self, run_context: RunContext) -> None:
+        run = run_context.original_args()
+        if steps_before(run) + run.cur_step_num >= self._step:
+            request_stop(run_context, self._reason)

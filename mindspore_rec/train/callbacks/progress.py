@@ -18,6 +18,7 @@ from typing import Any
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.callbacks.averaging import averaged_weights
 from mindspore_rec.train.callbacks.resumed import ResumedCallback, steps_before
 from mindspore_rec.train.graph.loss_value import loss_value
 
@@ -180,7 +181,8 @@ class EvalCallback(ResumedCallback):
         step = steps_before(run) + run.cur_step_num
         if step == self._evaluated or not (run.cur_step_num or self._goes_on):
             return
-        metrics = self._measure(run)
+        with averaged_weights(run_context):
+            metrics = self._measure(run)
         self._evaluated = step
         self.history.append((run.cur_step_num, metrics))
         run.metrics = metrics
