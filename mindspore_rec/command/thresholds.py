@@ -44,7 +44,7 @@ def _with_threshold(
     column = entry.column
     if column.kind != "category" or entry.distinct * _SAMPLE_SHARE < sample_rows:
         return entry
-    bytes_of_row = row_bytes(Schema([column]).embedding_dim, "LazyAdam")
+    bytes_of_row = row_bytes(Schema([_keys_only(column)]).embedding_dim, "LazyAdam")
     proposal = propose_admission(_keys(column, rows), bytes_of_row, least_keys)
     if proposal is None:
         return entry
@@ -53,9 +53,15 @@ def _with_threshold(
     return dataclasses.replace(entry, column=with_admission, why=why)
 
 
+def _keys_only(column: Column) -> Column:
+    """Return the column without statistics, which need a label."""
+    made: Column = dataclasses.replace(column, statistics=None)  # type: ignore[type-var]
+    return made
+
+
 def _keys(column: Column, rows: Rows) -> Iterator[np.ndarray]:
     """Yield the keys of a column, one array per training batch."""
-    schema, left = Schema([column]), _ROWS
+    schema, left = Schema([_keys_only(column)]), _ROWS
     for part in rows.select([column.name]):
         for start in range(0, min(part.num_rows, left), _BATCH):
             batch = part.slice(start, min(_BATCH, left - start))
