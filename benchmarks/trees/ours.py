@@ -58,10 +58,9 @@ def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any
     proposal = _call(folder, "init", "train.parquet", "--label", LABEL, *when)
     after_init = time.perf_counter()
     settings = _merged(
-        yaml.safe_load(proposal),
-        {"split": {"valid": "valid.parquet", "test": 0.0}, "train": {"seed": seed}},
+        {**yaml.safe_load(proposal), "split": {"valid": "valid.parquet", "test": 0.0}},
+        {"train": {"seed": seed}},
     )
-    settings["split"].pop("by", None)
     settings = _merged(settings, changes)
     (folder / "task.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     _call(folder, "train", "task.yaml", "--json", "figures.json", "--no-baseline")
