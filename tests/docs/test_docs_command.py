@@ -20,8 +20,7 @@ from mindspore_rec.command.settings import (
     settings_of,
 )
 from mindspore_rec.command.yaml_text import parse_yaml
-from tests.docs.test_docs_your_first_model import clicks
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
 
@@ -36,6 +35,9 @@ def block(language: str) -> str:
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Run a line of a shell, which may write what is printed to a file."""
     words = shlex.split(line)
+    if words[0] == "python":
+        run_python(*words[1:], cwd=Path())
+        return
     assert words.pop(0) == "mindspore-rec"
     target = words[words.index(">") + 1] if ">" in words else None
     capsys.readouterr()
@@ -48,12 +50,11 @@ def test_the_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    clicks(4000).to_csv("clicks.csv", index=False)
     for line in block("bash").splitlines():
         run(line, capsys)
     assert json.loads(Path("metrics.json").read_text())["metrics"]["clicked"]["auc"] > 0.6
     scores = pd.read_parquet("scores.parquet")
-    assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 4000
+    assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 20_000
     assert Path("clicks.run/report.html").exists()
 
 
