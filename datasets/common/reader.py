@@ -55,7 +55,7 @@ class BlockOrder(NamedTuple):
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
-            [6, 2, 8, 0, 4]
+            [8, 0, 2, 4, 6]
         """
         random = np.random.default_rng((self.seed, number))
         blocks = np.arange(self.worker, count, self.workers)
