@@ -60,7 +60,7 @@ class FileRows(ABC):
         ...         table = pa.table({"root": roots, "square": [root**2 for root in roots]})
         ...         return table.select(columns)
         >>> rows = read(Squares(), where=pc.field("square") >= 25)
-        >>> len(rows), rows.head(2)["square"].to_pylist()
+        >>> len(rows), rows.to_table()["square"].to_pylist()[:2]
         (25, [25, 36])
     """
 
