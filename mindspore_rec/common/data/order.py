@@ -16,7 +16,7 @@ import numpy as np
 
 from mindspore_rec.common.data.data_parts import FilePart
 
-__all__ = ["Division", "Item", "Order", "divided"]
+__all__ = ["Division", "Item", "Order", "PassOrder", "divided"]
 
 _FEW = 8  # windows a worker, below which the rows of each window are divided
 
@@ -53,31 +53,59 @@ class Item(NamedTuple):
         return low, high
 
 
+class PassOrder(NamedTuple):
+    """Order of the rows in one pass.
+
+    Args:
+        windows: windows in their order, each as numbers of its parts.
+        permutation: returns the order of a window's rows, or None for their own order; gets the
+            number of the window and its number of rows. Threads may call it in any order.
+    """
+
+    windows: Sequence[tuple[int, ...]]
+    permutation: Callable[[int, int], np.ndarray | None]
+
+
 class Order(NamedTuple):
     """Order of the rows in each pass.
 
+    `Rows.batches` takes an order of your own: a named tuple of JSON values, by which a saved
+    position is checked, with a method `of_pass` that returns the same for the same arguments.
+
     Args:
-        shuffle: whether the order is random.
-        seed: seed of the order.
-        buffer_rows: number of rows of a window of a random order, about.
+        shuffle: whether the order is random. Default: False.
+        seed: seed of the order. Default: 0.
+        buffer_rows: number of rows of a window of a random order, about. Default: 0.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from mindspore_rec.data import PassOrder, read
+        >>> class LastPartFirst(NamedTuple):
+        ...     def of_pass(self, parts, number, sequential):
+        ...         windows = [(each,) for each in reversed(range(len(parts)))]
+        ...         return PassOrder(windows, lambda window, rows: None)
+        >>> rows = read(pa.table({"user": range(70_000)}))  # a part is 65,536 rows
+        >>> next(iter(rows.batches(2, order=LastPartFirst())))["user"].to_pylist()
+        [65536, 65537]
     """
 
-    shuffle: bool
-    seed: int
-    buffer_rows: int
+    shuffle: bool = False
+    seed: int = 0
+    buffer_rows: int = 0
 
-    def windows(
+    def of_pass(
         self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
-    ) -> list[tuple[int, ...]]:
-        """Return the windows of a pass, each as numbers of its parts.
+    ) -> PassOrder:
+        """Return the order of a pass.
 
         Args:
-            parts: the parts.
+            parts: parts of the files, of which `part.rows` is the number of rows if it is known.
             number: number of the pass.
-            sequential: returns whether the parts of a file stay in their order.
+            sequential: returns whether the parts of a file should stay in their order; gets the
+                part's `file`.
         """
         if not self.shuffle:
-            return [(each,) for each in range(len(parts))]
+            return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
         windows: list[tuple[int, ...]] = []
         window: list[int] = []
         rows = 0
@@ -88,13 +116,14 @@ class Order(NamedTuple):
                 window, rows = [], 0
             window.append(each)
             rows += size
-        return [*windows, tuple(window)] if window else windows
-
-    def permutation(self, number: int, window: int, rows: int) -> np.ndarray | None:
-        """Return the order of a window's rows in a pass; None for their own order."""
-        if not self.shuffle:
-            return None
-        return np.random.default_rng((self.seed, number, window)).permutation(rows)
+        if window:
+            windows.append(tuple(window))
+        return PassOrder(
+            windows,
+            lambda window, rows: np.random.default_rng((self.seed, number, window)).permutation(
+                rows
+            ),
+        )
 
     def _shuffled(
         self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
