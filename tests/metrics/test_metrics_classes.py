@@ -233,6 +233,44 @@ def test_set_indexes_chooses_the_inputs(kind) -> None:
         kind().update(*spread, columns[0])
 
 
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@given(rows=ROWS, data=st.data())
+def test_a_weight_of_w_counts_like_w_rows(kind, rows: list, data: st.DataObject) -> None:
+    label, prediction, _ = (np.array(c) for c in zip(*rows, strict=True))
+    prediction = prediction.astype(np.float32)
+    weight = np.array([data.draw(st.integers(0, 3)) for _ in rows])
+    metric = kind(weighted=True)
+    other = kind(weighted=True)
+    metric.update(prediction[::2], label[::2], weight[::2])
+    other.update(prediction[1::2], label[1::2], weight[1::2].reshape(-1, 1))
+    metric.merge([other])
+    assert metric.rows == len(rows)
+    values = [metric.eval(), FUNCTIONS[kind](label, prediction, weight)]
+    expected = math.nan
+    if weight.sum():
+        repeated = np.repeat(label, weight), np.repeat(prediction, weight)
+        expected = FUNCTIONS[kind](*repeated)
+    assert values == pytest.approx([expected] * 2, nan_ok=True)
+
+
+def test_weights_are_checked() -> None:
+    metric = LogLoss(weighted=True)
+    for weight, words in (
+        ([1.0, -1.0], "weight must be at least 0, got -1.0 at row 1"),
+        ([1.0, math.nan], "weight must be finite"),
+        ([1.0], "one length"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            metric.update([0.5, 0.5], [0, 1], weight)
+    with pytest.raises(ValueError, match=r"takes \(prediction, label, weight\), got 2 inputs"):
+        metric.update([0.5, 0.5], [0, 1])
+    with pytest.raises(ValueError, match="GAUC takes no weights"):
+        GAUC(weighted=True)
+    assert metric.rows == 0
+    with pytest.raises(ValueError, match="same settings"):
+        metric.merge([filled(LogLoss, [0.5], [1])])
+
+
 @pytest.mark.parametrize("kind", [AUC, GAUC])
 def test_logits_that_saturate_a_float32_sigmoid_still_rank(kind) -> None:
     logits, label = np.array([30.0, 40.0, 50.0, 60.0], np.float32), [0, 1, 0, 1]

@@ -22,6 +22,7 @@ class RMSE(BinaryMetric):
 
     Args:
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
         >>> metric = RMSE()
@@ -31,9 +32,10 @@ class RMSE(BinaryMetric):
     """
 
     undefined_if: ClassVar[str] = "a prediction is infinite"
+    takes_weights: ClassVar[bool] = True
 
-    def __init__(self, *, task: int = 0) -> None:
-        super().__init__(task=task)
+    def __init__(self, *, task: int = 0, weighted: bool = False) -> None:
+        super().__init__(task=task, weighted=weighted)
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -46,21 +48,26 @@ class RMSE(BinaryMetric):
 
         Args:
             *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
-                T]``.
+                T]``. If the metric is weighted, the last input is the weights.
 
         Raises:
             TypeError: an input is not an array of numbers.
             ValueError: the number of inputs, a shape or a length is wrong.
         """
         if len(inputs) != len(self.inputs):
-            raise ValueError(f"RMSE.update takes (prediction, label), got {len(inputs)} inputs")
+            raise ValueError(
+                f"RMSE.update takes ({', '.join(self.inputs)}), got {len(inputs)} inputs"
+            )
+        arrays = [self._convert_data(data) for data in inputs]
         prediction, label = (
-            task_column(self._convert_data(data), name, self.task).astype(np.float64)
-            for data, name in zip(inputs, self.inputs, strict=True)
+            task_column(array, name, self.task).astype(np.float64)
+            for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         check_same_length(prediction=prediction, label=label)
-        self._sum += float(np.square(prediction - label).sum())
-        self._rows += len(label)
+        others = [self._weights_of(arrays[2], label)] if self._weighted else []
+        errors = np.square(prediction - label)
+        self._sum += float((others[0] * errors if self._weighted else errors).sum())
+        self._count(len(label), others)
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         raise NotImplementedError  # `update` adds rows itself
@@ -72,4 +79,4 @@ class RMSE(BinaryMetric):
         self._sum += float(state["sum"])
 
     def _value(self) -> float:
-        return math.sqrt(self._sum / self._rows)
+        return math.sqrt(self._sum / self._total) if self._total else math.nan
