@@ -16,6 +16,7 @@ from mindspore_rec.command.run_folder import RunFolder, write_json
 from mindspore_rec.command.settings import KafkaSettings, Settings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.stream.kafka_source import KafkaSource
+from mindspore_rec.common.stream.schema_format import schema_format
 from mindspore_rec.common.stream.stop import StopWhen
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
@@ -47,9 +48,9 @@ def train_online(
     source = KafkaSource(
         kafka.servers,
         kafka.topic,
-        _arrow_schema(kafka),
-        format=kafka.format,
+        format=schema_format(kafka.format, schema, _arrow_types(kafka)),
         batch_size=train.batch_size,
+        dead_letters=kafka.dead_letters,
         stop=stop,
     )
     stream = model.batches(source)
@@ -85,7 +86,7 @@ def train_online(
 
 def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
     """Let the scales of numbers learn from a file, because a topic has no sample."""
-    if schema.is_fitted:
+    if schema.is_fitted and (kafka.sample is None or not schema.undecided):
         return
     if kafka.sample is None:
         numbers = ", ".join(schema.numbers)
@@ -97,8 +98,8 @@ def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
     schema.fit(one_batch(rows.sample(_FIT_ROWS, seed=0)))
 
 
-def _arrow_schema(kafka: KafkaSettings) -> pa.Schema | None:
-    """Return the columns and types of messages; None: as in the first Arrow message."""
+def _arrow_types(kafka: KafkaSettings) -> pa.Schema | None:
+    """Return the columns and types of messages, or None if they follow from the schema."""
     if not kafka.types:
         return None
     fields = []
