@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.command.fitting import close_tables, new_model
-from mindspore_rec.command.opened import one_batch, rows_of
+from mindspore_rec.command.opened import rows_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder, write_json
 from mindspore_rec.command.settings import KafkaSettings, Settings
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.fitting import fit_to_rows
 from mindspore_rec.common.stream.kafka_source import KafkaSource
 from mindspore_rec.common.stream.schema_format import schema_format
 from mindspore_rec.common.stream.stop import StopWhen
@@ -24,8 +25,6 @@ from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 
 __all__ = ["train_online"]
-
-_FIT_ROWS = 200_000
 
 
 def train_online(
@@ -86,16 +85,14 @@ def train_online(
 
 def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
     """Let the scales of numbers learn from a file, because a topic has no sample."""
-    if schema.is_fitted and (kafka.sample is None or not schema.undecided):
-        return
-    if kafka.sample is None:
+    if kafka.sample is not None:
+        fit_to_rows(schema, rows_of(kafka.sample, settings, None))
+    elif not schema.is_fitted:
         numbers = ", ".join(schema.numbers)
         raise ValueError(
             f"'source.kafka.sample' must name a file with rows from which the scales of {numbers} "
             "learn; columns with the transform none learn nothing"
         )
-    rows = rows_of(kafka.sample, settings, None)
-    schema.fit(one_batch(rows.sample(_FIT_ROWS, seed=0)))
 
 
 def _arrow_types(kafka: KafkaSettings) -> pa.Schema | None:

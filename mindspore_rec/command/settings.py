@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mindspore_rec.command.strict import SettingsError, from_mapping
-from mindspore_rec.command.yaml_text import read_yaml
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.common.data.settings import BadRows, CsvFormat, Sample
+from mindspore_rec.common.strict import SettingsError, from_mapping
+from mindspore_rec.common.yaml_text import read_yaml
 
 __all__ = [
     "EarlyStoppingSettings",

@@ -19,7 +19,7 @@ from mindspore_rec.command.settings import (
     read_settings,
     settings_of,
 )
-from mindspore_rec.command.yaml_text import parse_yaml
+from mindspore_rec.common.yaml_text import parse_yaml
 from tests.docs.test_docs_your_first_model import clicks
 from tests.support.processes import ROOT
 

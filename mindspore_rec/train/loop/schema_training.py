@@ -17,6 +17,7 @@ from mindspore_rec.common.columns.schema.faults import missing_column
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.batches import ArrowBatches
+from mindspore_rec.common.data.fitting import fit_to_rows
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
@@ -29,7 +30,6 @@ from mindspore_rec.train.metrics.gauc import GAUC
 
 __all__ = ["SchemaTraining", "is_raw", "schema_of"]
 
-_FIT_ROWS = 200_000
 _EVAL_BATCH = 8192
 
 
@@ -161,7 +161,7 @@ class SchemaTraining:
             if name not in rows.names:
                 raise missing_column(name, rows.names)
         if is_train:
-            self.fit(rows)
+            fit_to_rows(self.schema, rows)
         else:
             self.schema.check_fitted()
         if not is_train:
@@ -191,12 +191,6 @@ class SchemaTraining:
     def _check_schema(self, rows: Rows, argument: str) -> None:
         if rows.schema is not None and not self.schema.reads_like(rows.schema):
             raise ValueError(f"{argument} must be read with the schema of the network")
-
-    def fit(self, rows: Rows) -> None:
-        """Let the scales learn from a sample of rows if they have learned nothing."""
-        only_types = self.schema.undecided and not self.schema.pipeline.learns
-        if only_types or not self.schema.is_fitted:
-            self.schema.fit(rows.sample(_FIT_ROWS, seed=0))
 
     # ---- predictions
 
