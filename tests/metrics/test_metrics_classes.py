@@ -22,7 +22,9 @@ from mindspore_rec.metrics import (
     StreamingAUC,
     functional,
 )
+from mindspore_rec.train.metrics.accuracy import Accuracy
 from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.number_errors import MAE, MSE, RMSE
 
 FUNCTIONS: dict[type[BinaryMetric], Callable[..., float]] = {
     AUC: functional.auc,
@@ -251,6 +253,22 @@ def test_a_weight_of_w_counts_like_w_rows(kind, rows: list, data: st.DataObject)
         repeated = np.repeat(label, weight), np.repeat(prediction, weight)
         expected = FUNCTIONS[kind](*repeated)
     assert values == pytest.approx([expected] * 2, nan_ok=True)
+
+
+@pytest.mark.parametrize("kind", [Accuracy, MAE, MSE, RMSE])
+def test_further_metrics_weight_rows_and_merge(kind: type[BinaryMetric]) -> None:
+    rng = np.random.default_rng(7)
+    label, prediction = rng.integers(0, 2, 50), rng.random(50)
+    weight = rng.integers(0, 4, 50)
+    metric, other, repeated = kind(weighted=True), kind(weighted=True), kind()
+    metric.update(prediction[:20], label[:20], weight[:20])
+    other.update(prediction[20:], label[20:], weight[20:])
+    metric.merge([other])
+    repeated.update(np.repeat(prediction, weight), np.repeat(label, weight))
+    assert metric.eval() == pytest.approx(repeated.eval())
+    errors = np.abs(np.repeat(prediction, weight) - np.repeat(label, weight))
+    expected = {Accuracy: (errors < 0.5).mean(), MAE: errors.mean(), MSE: (errors**2).mean()}
+    assert repeated.eval() == pytest.approx(expected.get(kind, math.sqrt(expected[MSE])))
 
 
 def test_weights_are_checked() -> None:

@@ -192,7 +192,8 @@ def test_metrics_weight_rows_as_the_command_does() -> None:
     rows = clicks(3000)
     rows["w"] = np.where(rows.price > 3, 5.0, 0.25)
     schema = Schema([*BASE, WEIGHT, CLICK, STAY], embedding_dim=8)
-    names = ["auc", "log_loss", "normalized_entropy", "calibration", "gauc", "rmse"]
+    names = ["auc", "log_loss", "normalized_entropy", "calibration", "gauc", "rmse", "mae"]
+    names += ["mse", "accuracy"]
     model = RecModel(models.MMoE(schema, name="schema.weighted_metrics"), metrics=names)
     model.train(2, rows, progress=False)
     of_command = task_figures(schema, score(model.predict, schema, read(rows, schema)))
@@ -201,7 +202,11 @@ def test_metrics_weight_rows_as_the_command_does() -> None:
         for name in names:
             if name in figures:
                 assert measured[f"{name}.{label}"] == pytest.approx(figures[name], rel=1e-5), name
-    assert len(measured) == 6
+    answers = model.predict(rows)
+    right = (answers[:, 0] > 0.5) == rows.clicked
+    assert measured["accuracy.clicked"] == pytest.approx(np.average(right, weights=rows.w))
+    assert measured["mse.stay"] == pytest.approx(measured["rmse.stay"] ** 2)
+    assert len(measured) == 9
     # A metric of your own weights rows if it is asked to.
     own = {"rows": AUC(from_logits=True), "weights": AUC(from_logits=True, weighted=True)}
     later = RecModel(model.predict_network, metrics=own)
@@ -260,6 +265,8 @@ def test_what_is_refused() -> None:
     for names, words in (
         (["acu"], "metric 'acu' is not known: 'auc' is similar"),
         (["rmse"], "labels that are numbers, and there are none"),
+        (["auc", "mae"], "metric 'mae' is for labels that are numbers, and there are none"),
+        (["acuracy"], "metric 'acuracy' is not known: 'accuracy' is similar"),
     ):
         with pytest.raises(ValueError, match=words):
             RecModel(network, metrics=names)

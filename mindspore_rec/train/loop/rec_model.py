@@ -102,9 +102,10 @@ class RecModel(ModelEvaluation):
             for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
             the network was made from a schema, the metrics may be a list of names: 'auc',
-            'log_loss', 'normalized_entropy', 'calibration', 'gauc' and 'rmse'. Default: 'auc' and
-            'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
-            have weights, metrics chosen by name weight the rows, except 'gauc'.
+            'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and 'rmse', 'mse',
+            'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels with two
+            values, 'rmse' of labels that are numbers. If the rows have weights, metrics chosen by
+            name weight the rows, except 'gauc'.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read

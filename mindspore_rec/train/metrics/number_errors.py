@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RMSE: the root of the mean squared error."""
+"""Errors of predictions of numbers: MAE, MSE and RMSE."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mindspore.train import rearrange_inputs
 from mindspore_rec.common.metrics.inputs import FloatArray, check_same_length, task_column
 from mindspore_rec.train.metrics.base import BinaryMetric
 
-__all__ = ["RMSE"]
+__all__ = ["MAE", "MSE", "RMSE"]
 
 
-class RMSE(BinaryMetric):
-    """Root of the mean squared error of predictions of numbers. The metric uses constant memory.
+class MSE(BinaryMetric):
+    """Mean squared error of predictions of numbers. The metric uses constant memory.
 
     Args:
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
         weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
-        >>> metric = RMSE()
+        >>> metric = MSE()
         >>> metric.update(np.array([1.0, 4.0]), np.array([1.0, 1.0]))
-        >>> round(metric.eval(), 4)
-        2.1213
+        >>> metric.eval()
+        4.5
     """
 
     undefined_if: ClassVar[str] = "a prediction is infinite"
@@ -56,7 +56,8 @@ class RMSE(BinaryMetric):
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(
-                f"RMSE.update takes ({', '.join(self.inputs)}), got {len(inputs)} inputs"
+                f"{type(self).__name__}.update takes ({', '.join(self.inputs)}), got "
+                f"{len(inputs)} inputs"
             )
         arrays = [self._convert_data(data) for data in inputs]
         prediction, label = (
@@ -65,9 +66,13 @@ class RMSE(BinaryMetric):
         )
         check_same_length(prediction=prediction, label=label)
         others = [self._weights_of(arrays[2], label)] if self._weighted else []
-        errors = np.square(prediction - label)
+        errors = self._errors(prediction - label)
         self._sum += float((others[0] * errors if self._weighted else errors).sum())
         self._count(len(label), others)
+
+    def _errors(self, difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the error of each row, whose mean is the metric."""
+        return np.square(difference)
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         raise NotImplementedError  # `update` adds rows itself
@@ -79,4 +84,40 @@ class RMSE(BinaryMetric):
         self._sum += float(state["sum"])
 
     def _value(self) -> float:
-        return math.sqrt(self._sum / self._total) if self._total else math.nan
+        return self._sum / self._total if self._total else math.nan
+
+
+class RMSE(MSE):
+    """Root of the mean squared error of predictions of numbers. The metric uses constant memory.
+
+    Args:
+        task: as for `MSE`.
+        weighted: as for `MSE`.
+
+    Examples:
+        >>> metric = RMSE()
+        >>> metric.update(np.array([1.0, 4.0]), np.array([1.0, 1.0]))
+        >>> round(metric.eval(), 4)
+        2.1213
+    """
+
+    def _value(self) -> float:
+        return math.sqrt(super()._value())
+
+
+class MAE(MSE):
+    """Mean absolute error of predictions of numbers. The metric uses constant memory.
+
+    Args:
+        task: as for `MSE`.
+        weighted: as for `MSE`.
+
+    Examples:
+        >>> metric = MAE()
+        >>> metric.update(np.array([1.0, 4.0]), np.array([1.0, 1.0]))
+        >>> metric.eval()
+        1.5
+    """
+
+    def _errors(self, difference: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.abs(difference)
