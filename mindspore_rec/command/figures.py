@@ -14,7 +14,6 @@ from mindspore_rec.common.metrics import functional
 __all__ = [
     "BinFigures",
     "GroupFigures",
-    "base_rate",
     "by_group",
     "calibration_bins",
     "figures_of",
@@ -104,11 +103,6 @@ def number_figures(
         "rmse": float(np.sqrt(np.average(error**2, weights=weight))),
         "mae": float(np.average(np.abs(error), weights=weight)),
     }
-
-
-def base_rate(label: Floats, weight: Floats | None = None) -> float:
-    """Return the mean label."""
-    return float(np.average(label, weights=weight))
 
 
 def by_group(
