@@ -142,9 +142,9 @@ class ProgressiveValidation(Callback):
         """
         if not self.rows:
             raise ValueError("no row was scored yet")
-        held = self._window()
-        label, prediction, weight = held["label"], held["prediction"], held.get("weight")
-        loss = self._log_loss(held)
+        window = self._window()
+        label, prediction, weight = window["label"], window["prediction"], window.get("weight")
+        loss = self._log_loss(window)
         if weight is None:
             rate = functional.sigmoid(prediction) if self.from_logits else prediction
             observed = float(label.mean())
