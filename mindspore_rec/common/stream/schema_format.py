@@ -71,7 +71,7 @@ def _type(column: Column, format: str) -> pa.DataType:
     if kind == "list" and column.separator is not None:
         return pa.string()
     if kind in ("category", "group", "list"):
-        if column.values is None:
+        if column.values in (None, "key"):
             raise ValueError(
                 f"column {column.name!r} must have values='text' or values='whole' for messages "
                 f"of {format}, or fit the schema to rows before"
@@ -96,7 +96,7 @@ def _label_type(column: Column) -> pa.DataType:
 
 
 class _SchemaArrowFormat(ArrowFormat):
-    """Format of Arrow messages; the types are those of the first message that fits the schema."""
+    """Format of Arrow messages; the first message that fits the schema decides the types."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
