@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.command.label_levels import label_levels
 from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.settings import Settings
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -21,6 +22,7 @@ from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 from mindspore_rec.train.loop.rec_model import RecModel
 from mindspore_rec.train.metrics.summary import TrainSummary
+from mindspore_rec.train.models.logistic_regression import LogisticRegression
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
@@ -96,6 +98,9 @@ def fit(
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
+    network = model.predict_network
+    if isinstance(network, LogisticRegression):
+        network.start_at(float(label_levels(schema, parts).means[0]))
     rows = parts.train.batches(train.batch_size, shuffle=True, seed=train.seed)
     source = model.batches(rows)
     steps = -(-parts.train.count() // train.batch_size)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
+from mindspore_rec.command.opened import schema_of
 from mindspore_rec.command.settings import (
     KafkaSource,
     Settings,
@@ -19,7 +20,8 @@ from mindspore_rec.command.settings import (
     read_settings,
     settings_of,
 )
-from mindspore_rec.command.yaml_text import parse_yaml
+from mindspore_rec.common.stream.schema_format import message_types
+from mindspore_rec.common.yaml_text import parse_yaml
 from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
@@ -60,10 +62,11 @@ def test_the_walk(
 
 def test_the_topic_is_legal() -> None:
     source = re.findall(r"```yaml\n(source: {kafka.*?)```", PAGE, re.DOTALL)
-    columns = "columns: {user: category, price: number, clicked: label}"
+    columns = "columns: {user: {kind: category, values: text}, price: number, clicked: label}"
     settings = settings_of(parse_yaml(source[0] + columns))
     assert isinstance(settings.source, KafkaSource)
-    assert set(settings.source.kafka.types) == set(settings.columns)
+    types = message_types(schema_of(settings), settings.source.kafka.format)
+    assert [str(each) for each in types.types] == ["string", "double", "int64"]
 
 
 def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mindspore_rec import RecModel
 from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.data import Rows, Sample, read
+from mindspore_rec.metrics import functional
 from tests.parallel.reader_script import BATCH, ROWS, Record, model_of, schema_of
 from tests.support.nightly import NIGHTLY
 from tests.support.workers import launch
@@ -105,6 +108,18 @@ def test_two_workers_go_on_with_the_rows_that_are_left(three: Path) -> None:
     assert [len(batch[0]) for batch in together] == [BATCH] * 3
     model.train(1, together, record, progress=False)
     np.testing.assert_allclose(record.losses, after[0]["losses"], rtol=2e-6)
+    # The workers' metrics of weighted rows are the metrics of one process.
+    assert after[0]["metrics"] == after[1]["metrics"]
+    thinned = read(three / "rows.parquet", model.schema, sample=Sample(negatives=0.5, seed=1))
+    metrics = model.eval(thinned, progress=False)
+    assert metrics == pytest.approx(after[0]["metrics"], rel=1e-4)
+    assert metrics["log_loss"] != pytest.approx(unweighted_loss(model, thinned), rel=1e-3)
+
+
+def unweighted_loss(model: RecModel, rows: Rows) -> float:
+    table = rows.to_table()
+    label = np.asarray(table["clicked"])
+    return functional.log_loss(label, model.predict(table.drop_columns(["clicked"])))
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="a case that MINDSPORE_REC_NIGHTLY=1 runs")
