@@ -58,11 +58,15 @@ ROOMS = (
         ("tests/csrc/table", "tests/csrc/readers"),
         outer_tests=_TABLES,
     ),
-    Room("stream", ("mindspore_rec/common/stream",), tests=("tests/stream",)),
+    Room(
+        "stream",
+        ("mindspore_rec/common/stream",),
+        tests=("tests/stream", "tests/online", "tests/serving/following"),
+    ),
     Room(
         "checkpoint",
         ("mindspore_rec/common/run", "mindspore_rec/train/checkpoint"),
-        tests=("tests/checkpoint",),
+        tests=("tests/checkpoint", "tests/serving/following"),
     ),
 )
 

@@ -17,12 +17,14 @@ from tests.defects.entry import ROOT, Defect
 from tests.defects.test_defects import exists
 from tests.defects.tools import Finding
 from tests.mutants import judge as judges
+from tests.mutants.clean import CleanRuns, TestRun
 from tests.mutants.cpp_places import cpp_places
 from tests.mutants.draw import ROOMS, draw, room_of, survivors
 from tests.mutants.equivalents import ACCEPTED, Equivalents
 from tests.mutants.judge import Judge
 from tests.mutants.mended import MENDED
 from tests.mutants.mutant import Mutant
+from tests.mutants.nearest import nearest
 from tests.mutants.python_places import python_places
 from tests.mutants.report import Report
 
@@ -119,10 +121,73 @@ def test_each_room_is_drawn_from() -> None:
     assert {room_of(each.file).name for each in drawn} == {room.name for room in ROOMS}
 
 
+# ---- the nearest tests
+
+CODE = """\
+LIMIT = 3
+def take(
+    most=4,
+):
+    if most > LIMIT and (
+        most < 10
+    ):
+        print(most)
+    return most
+def give(
+):
+    return 5 + 6
+"""
+RUNS = {
+    f"t.py::{name}": TestRun(seconds, {"mindspore_rec/common/stream/a.py": lines})
+    for name, seconds, lines in [
+        ("long", 9, [5, 6, 8]), ("short", 1, [5, 9]), ("shorter", 0.5, [9]), ("other", 2, [12]),
+        ("elsewhere", 0.1, []),
+    ]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ("10", ["short", "long"]),  # by its statement, of which Python names any line
+        ("print(most)", ["long"]),
+        ("4", ["shorter", "short", "long"]),  # a default: by its function
+        ("3", ["shorter", "short", "other", "long"]),
+        ("+", ["other"]),
+    ],
+)
+def test_the_nearest_tests_run_the_changed_line(changed: str, chosen: list[str]) -> None:
+    start = CODE.index(changed)
+    mutant = Mutant("mindspore_rec/common/stream/a.py", start, start + len(changed), "x")
+    names = [test.partition("::")[2] for test in nearest(mutant, CODE, RUNS, 60)]
+    assert names == chosen
+    assert len(nearest(mutant, CODE, RUNS, 0)) == 1
+    assert sum(RUNS[f"t.py::{name}"].seconds for name in chosen[:-1]) <= 60
+
+
+def test_a_statement_that_no_test_runs_is_met_by_tests_of_its_function() -> None:
+    runs = {"t.py::other": RUNS["t.py::other"], "t.py::shorter": RUNS["t.py::shorter"]}
+    start = CODE.index("print")
+    mutant = Mutant("mindspore_rec/common/stream/a.py", start, start + len("print(most)"), "pass")
+    assert nearest(mutant, CODE, runs, 60) == ["t.py::shorter"]
+
+
+def test_a_clean_run_knows_the_lines_that_tests_run(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree", 1)
+    clean = CleanRuns(tree.root, tmp_path / "clean.json")
+    runs = clean.of_files([TESTS], 1)
+    mutant = idle_too_soon()
+    line, _, _ = mutant.lines((ROOT / FILE).read_text(encoding="utf-8"))
+    near = [test for test, run in runs.items() if line in run.of(FILE)]
+    assert near and set(near) < set(runs)
+    assert runs == CleanRuns(tree.root, tmp_path / "clean.json").of_files([TESTS], 1)
+
+
 # ---- survivors
 
 FILE = "mindspore_rec/common/stream/patience.py"
 TESTS = "tests/stream/test_stream_decisions.py"
+TEST = f"{TESTS}::test_the_tests_of_it"
 
 
 def idle_too_soon() -> Mutant:
@@ -146,12 +211,13 @@ def outcome_of(finding: Finding | None, equivalents: Equivalents, monkeypatch: A
     """Return the report of a mutant whose tests say what is given; None: they must not run."""
 
     def run_tool(tool: Any, root: Path) -> Finding:
-        assert finding is not None and TESTS in tool.command(root)
+        assert finding is not None and TEST in tool.command(root)
         return finding
 
     monkeypatch.setattr(judges, "run_tool", run_tool)
     tree: Any = NoTree()
-    return Report("1", 1, [], [Judge({}, {TESTS: 1.0}, equivalents).judge(idle_too_soon(), tree)])
+    judge = Judge({}, {TEST: TestRun(1.0, {})}, equivalents)
+    return Report("1", 1, [], [judge.judge(idle_too_soon(), tree)])
 
 
 def equivalents_of(path: Path, *entries: dict[str, Any]) -> Equivalents:
@@ -167,7 +233,7 @@ def test_a_survivor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert report.as_json()["rooms"]["stream"]["survived"] == 1
     text = (ROOT / FILE).read_text(encoding="utf-8").splitlines()
     assert text[survivor["line"] - 1].strip() == survivor["old"]
-    assert "looked + self._last_row" in survivor["new"] and survivor["tests"] == [TESTS]
+    assert "looked + self._last_row" in survivor["new"] and survivor["tests"] == [f"1 of {TESTS}"]
     assert f"survived: {FILE}:{survivor['line']}" in str(report)
     # With a sentence why nobody can notice, it is no survivor, and no test runs.
     said = {key: survivor[key] for key in ("file", "old", "new")}
@@ -204,9 +270,8 @@ def test_a_mutant_is_killed_by_any_end_but_success(
 def test_a_mutant_is_put_in_and_taken_out(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "tree", 1)
     before = (tree.root / FILE).read_bytes()
-    verdict = Judge({}, {TESTS: 1.0}, equivalents_of(tmp_path / "none.json")).judge(
-        idle_too_soon(), tree
-    )
+    nothing = equivalents_of(tmp_path / "none.json")
+    verdict = Judge({}, {TESTS: TestRun(1.0, {})}, nothing).judge(idle_too_soon(), tree)
     assert verdict.outcome == "killed", verdict
     assert f"FAILED {TESTS}" in verdict.said
     assert (tree.root / FILE).read_bytes() == before == (ROOT / FILE).read_bytes()

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin of pytest: which lines of the rooms' Python each test runs, and how long it takes.
+
+Not by a library: coverage would be one more package, for this one use. What a test runs in
+processes that it starts is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from tests.mutants.draw import ROOMS
+
+__all__ = ["FOLDER"]
+
+FOLDER = "MINDSPORE_REC_LINES_RUN"  # variable that names the folder that gets the lines
+
+_ROOT = f"{Path(__file__).parents[2]}/"
+_FOLDERS = tuple(f"{folder}/" for room in ROOMS for folder in room.folders)
+
+Line = tuple[str, int]
+
+
+class _Lines:
+    """Lines that were run by each test, and for all tests of a file, in their common fixtures."""
+
+    def __init__(self) -> None:
+        self.of_tests: dict[str, set[Line]] = defaultdict(set)
+        self.of_files: dict[str, set[Line]] = defaultdict(set)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.bad: set[str] = set()
+        self._now: set[Line] = set()
+        self._files: dict[CodeType, str | None] = {}
+
+    def begin(self, lines: set[Line]) -> set[Line]:
+        """From now on lines are added to these; returns those they were added to."""
+        before, self._now = self._now, lines
+        return before
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Be what `sys.settrace` takes."""
+        code = frame.f_code
+        try:
+            file = self._files[code]
+        except KeyError:
+            name = code.co_filename.removeprefix(_ROOT)
+            file = self._files[code] = name if name.startswith(_FOLDERS) else None
+        if file is None:
+            return None
+        self._now.add((file, frame.f_lineno))
+        return self.trace
+
+    def write(self, folder: Path) -> None:
+        """Write everything to a file of this process."""
+        tests = {}
+        for test, lines in self.of_tests.items():
+            if test not in self.bad:
+                by_file: dict[str, list[int]] = defaultdict(list)
+                shared = self.of_files[test.partition("::")[0]] | self.of_files[""]
+                for file, line in sorted(lines | shared):
+                    by_file[file].append(line)
+                tests[test] = {"seconds": round(self.seconds[test], 3), "lines": by_file}
+        (folder / f"{os.getpid()}.json").write_text(json.dumps(tests), encoding="utf-8")
+
+
+_LINES = _Lines()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Trace a test, its fixtures included."""
+    before = _LINES.begin(_LINES.of_tests[item.nodeid])
+    threading.settrace(_LINES.trace)
+    sys.settrace(_LINES.trace)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+        _LINES.begin(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """What makes a fixture of several tests is run for each of them."""
+    if fixturedef.scope == "function":
+        return (yield)
+    file = request.node.nodeid.partition("::")[0]
+    before = _LINES.begin(_LINES.of_files[file])
+    try:
+        return (yield)
+    finally:
+        _LINES.begin(before)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count a test's seconds; failing ones, and ones that were skipped, say nothing of a mutant."""
+    _LINES.seconds[report.nodeid] += report.duration
+    if not report.passed:
+        _LINES.bad.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    """Write what this process has run."""
+    _LINES.write(Path(os.environ[FOLDER]))
