@@ -55,7 +55,7 @@ ROOMS = (
     Room(
         "table",
         ("mindspore_rec/csrc/table",),
-        ("tests/csrc/table", "tests/csrc/readers"),
+        ("tests/csrc/table", "tests/csrc/readers", "tests/csrc/workers", "tests/csrc/ops"),
         outer_tests=_TABLES,
     ),
     Room(

@@ -9,6 +9,7 @@ mutants outside functions, which change what is made when the file is imported.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -27,13 +28,12 @@ def nearest(mutant: Mutant, text: str, runs: Mapping[str, TestRun], seconds: flo
         mutant: of a file in Python.
         text: the file's.
         runs: what is known of the tests.
-        seconds: that they may take. The shortest are chosen, of which there are most.
+        seconds: that they may take. One case of each test comes before others, the shortest first.
     """
     for lines in _wider_and_wider(mutant, text):
         chosen = [t for t, run in runs.items() if not lines.isdisjoint(run.of(mutant.file))]
         if chosen:
-            chosen.sort(key=lambda test: runs[test].seconds)
-            return _that_fit(chosen, runs, seconds)
+            return _that_fit(_many_kinds_first(chosen, runs), runs, seconds)
     folders = tuple(f"{each}/" for each in room_of(mutant.file).tests)
     names = [path.as_posix() for path in quick.nearest_tests([Path(mutant.file)])]
     places = {name: place for place, name in enumerate(names) if name.startswith(folders)}
@@ -43,6 +43,17 @@ def nearest(mutant: Mutant, text: str, runs: Mapping[str, TestRun], seconds: flo
 
 def _file(test: str) -> str:
     return test.partition("::")[0]
+
+
+def _many_kinds_first(tests: Iterable[str], runs: Mapping[str, TestRun]) -> list[str]:
+    """Return the shortest case of each test, the shortest first, then the second cases ..."""
+    cases: Counter[str] = Counter()
+    places = {}
+    for test in sorted(tests, key=lambda test: runs[test].seconds):
+        name = test.partition("[")[0]
+        places[test] = (cases[name], runs[test].seconds)
+        cases[name] += 1
+    return sorted(places, key=places.__getitem__)
 
 
 def _that_fit(tests: Iterable[str], runs: Mapping[str, TestRun], seconds: float) -> list[str]:
