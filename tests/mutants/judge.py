@@ -84,8 +84,9 @@ class Judge:
     def judge(self, mutant: Mutant, tree: Tree) -> Verdict:
         """Put a mutant into a tree, run tests until one fails, and take it out again."""
         room = room_of(mutant.file).name
-        lines = mutant.lines((ROOT / mutant.file).read_text(encoding="utf-8"))
-        why = self._equivalents.why(mutant.file, lines)
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        lines = mutant.lines(text)
+        why = self._equivalents.why(mutant.file, lines, text)
         if why is not None:
             return Verdict(room, mutant.file, *lines, "equivalent", why)
         begin = time.monotonic()
