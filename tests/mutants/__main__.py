@@ -39,7 +39,6 @@ from tests.mutants.judge import Judge, Verdict
 from tests.mutants.mended import MENDED
 from tests.mutants.mutant import Mutant
 from tests.mutants.report import Named, Report
-from tools import quick
 
 _NATIVE_TESTS = ROOT / "build" / "csrc-native"
 # So many lives of tables, of each kind: a mutant shall meet all kinds rather than many lives.
@@ -83,18 +82,12 @@ def judge_of(tree: Tree, kinds: set[str], jobs: int) -> Judge:
 
 
 def tests_of_rooms() -> list[str]:
-    """Return the files of tests in Python of the rooms' folders, and others that import a room."""
-    folders = [Path(each) for room in ROOMS for each in room.tests]
-    rooms = [Path(each) for room in ROOMS for each in room.folders]
-    files = quick.python_files()
-    inside = [file for file in files if not set(rooms).isdisjoint(file.parents)]
-    distances = quick.Imports(files).distances(inside)
-    tests = [file for file in files if file.parts[0] == "tests" and file.name.startswith("test_")]
-    return [
-        file.as_posix()
-        for file in tests
-        if distances.get(file) == 1 or not set(folders).isdisjoint(file.parents)
+    """Return the rooms' files of tests in Python."""
+    tests = [ROOT / each for room in ROOMS for each in room.tests]
+    files = [
+        file for each in tests for file in ([each] if each.is_file() else each.rglob("test_*.py"))
     ]
+    return [file.relative_to(ROOT).as_posix() for file in files]
 
 
 def judge_named(defect: Defect, tree: Tree) -> Named:
