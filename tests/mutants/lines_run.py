@@ -12,10 +12,11 @@ import os
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -31,24 +32,19 @@ _FOLDERS = tuple(f"{folder}/" for room in ROOMS for folder in room.folders)
 Line = tuple[str, int]
 
 
-class _Lines:
-    """Lines that were run by each test, and for all tests of a file, in their common fixtures."""
+class _Tracer:
+    """Adds the rooms' lines that are run to a set; a thread adds to that of the test that began it.
 
-    def __init__(self) -> None:
-        self.of_tests: dict[str, set[Line]] = defaultdict(set)
-        self.of_files: dict[str, set[Line]] = defaultdict(set)
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.bad: set[str] = set()
-        self._now: set[Line] = set()
-        self._files: dict[CodeType, str | None] = {}
+    Args:
+        lines: the set.
+    """
 
-    def begin(self, lines: set[Line]) -> set[Line]:
-        """From now on lines are added to these; returns those they were added to."""
-        before, self._now = self._now, lines
-        return before
+    _files: ClassVar[dict[CodeType, str | None]] = {}
 
-    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Be what `sys.settrace` takes."""
+    def __init__(self, lines: set[Line]) -> None:
+        self._lines = lines
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
         try:
             file = self._files[code]
@@ -57,8 +53,31 @@ class _Lines:
             file = self._files[code] = name if name.startswith(_FOLDERS) else None
         if file is None:
             return None
-        self._now.add((file, frame.f_lineno))
-        return self.trace
+        self._lines.add((file, frame.f_lineno))
+        return self
+
+
+@contextmanager
+def _traced(lines: set[Line]) -> Iterator[None]:
+    before = sys.gettrace()
+    tracer = _Tracer(lines)
+    threading.settrace(tracer)
+    sys.settrace(tracer)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
+
+
+class _Lines:
+    """Lines that were run by each test, and for all tests of a file, in their common fixtures."""
+
+    def __init__(self) -> None:
+        self.of_tests: dict[str, set[Line]] = defaultdict(set)
+        self.of_files: dict[str, set[Line]] = defaultdict(set)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.bad: set[str] = set()
 
     def write(self, folder: Path) -> None:
         """Write everything to a file of this process."""
@@ -79,15 +98,8 @@ _LINES = _Lines()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Trace a test, its fixtures included."""
-    before = _LINES.begin(_LINES.of_tests[item.nodeid])
-    threading.settrace(_LINES.trace)
-    sys.settrace(_LINES.trace)
-    try:
+    with _traced(_LINES.of_tests[item.nodeid]):
         return (yield)
-    finally:
-        sys.settrace(None)
-        threading.settrace(None)
-        _LINES.begin(before)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,12 +109,8 @@ def pytest_fixture_setup(
     """What makes a fixture of several tests is run for each of them."""
     if fixturedef.scope == "function":
         return (yield)
-    file = request.node.nodeid.partition("::")[0]
-    before = _LINES.begin(_LINES.of_files[file])
-    try:
+    with _traced(_LINES.of_files[request.node.nodeid.partition("::")[0]]):
         return (yield)
-    finally:
-        _LINES.begin(before)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +25,7 @@ from tests.mutants.cpp_places import cpp_places
 from tests.mutants.draw import ROOMS, draw, room_of, survivors
 from tests.mutants.equivalents import ACCEPTED, Equivalent, Equivalents
 from tests.mutants.judge import Judge
+from tests.mutants.lines_run import FOLDER
 from tests.mutants.mended import MENDED
 from tests.mutants.mutant import Mutant
 from tests.mutants.nearest import nearest
@@ -188,6 +192,36 @@ def test_a_clean_run_knows_the_lines_that_tests_run(tmp_path: Path) -> None:
     near = [test for test, run in runs.items() if line in run.of(FILE)]
     assert near and set(near) < set(runs)
     assert runs == CleanRuns(tree.root, tmp_path / "clean.json").of_files([TESTS], 1)
+
+
+THREADS = """
+from threading import Event, Thread
+from mindspore_rec.common.stream.channel_log import headers_of
+
+def later():
+    may.wait()
+    headers_of("sender", 1, 0)
+
+may, thread = Event(), Thread(target=later)
+
+def test_one():
+    thread.start()
+
+def test_two():
+    may.set()
+    thread.join()
+"""
+
+
+def test_a_thread_runs_lines_for_the_test_that_began_it(tmp_path: Path) -> None:
+    (tmp_path / "test_threads.py").write_text(THREADS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lines_run", str(tmp_path)]
+    environment = {**os.environ, FOLDER: str(tmp_path)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (found,) = tmp_path.glob("*.json")
+    tests = json.loads(found.read_text(encoding="utf-8"))
+    one, two = (tests[f"test_threads.py::{name}"]["lines"] for name in ("test_one", "test_two"))
+    assert list(one) == ["mindspore_rec/common/stream/channel_log.py"] and not two
 
 
 # ---- survivors
