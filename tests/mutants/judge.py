@@ -24,9 +24,11 @@ __all__ = ["Judge", "Verdict"]
 # What ran, and what came of it; the mutant is in the tree meanwhile.
 _Runs = Generator[tuple[str, Finding], None, None]
 
-# So long take, on the code as it is, the tests in Python that a mutant of Python meets, and the
-# long ones in C++ that a mutant of C++ meets.
+# So long take, on the code as it is, the tests in Python that a mutant of Python meets, and those
+# of them that it meets first: to wait for one that hangs must not take long.
 _SECONDS = 60.0
+_FIRST_SECONDS = 20.0
+# So long take the long tests in C++ that a mutant of C++ meets.
 _LONG_SECONDS = 20.0
 # C++ tests that take longer than the others run after them.
 _QUICK = 0.5
@@ -109,8 +111,12 @@ class Judge:
     def _runs(self, mutant: Mutant, tree: Tree) -> _Runs:
         text = (ROOT / mutant.file).read_text(encoding="utf-8")
         tests = nearest(mutant, text, self._tests, _SECONDS)
+        first = _that_fit({each: self._tests[each].seconds for each in tests}, _FIRST_SECONDS)
+        more = [each for each in tests if each not in first]
         with tree.with_edits([mutant], set()):
-            yield self._pytest(tests, tree.root)
+            yield self._pytest(list(first) or more, tree.root)
+            if first and more:
+                yield self._pytest(more, tree.root)
 
     def _native_runs(self, mutant: Mutant, tree: Tree) -> _Runs:
         times = self._native_times[room_of(mutant.file).name]
@@ -134,7 +140,9 @@ class Judge:
         limit = _IMPORT + _TIMES * sum(self._tests[each].seconds for each in tests)
         files = Counter(map(_file, tests))
         title = ", ".join(f"{count} of {file}" for file, count in files.items())
-        return title, run_tool(Pytest(names=tuple(tests), limit=limit), root)
+        # Tests of a file in a row, which may share what is made for them.
+        names = sorted(tests, key=lambda test: list(files).index(_file(test)))
+        return title, run_tool(Pytest(names=tuple(names), limit=limit), root)
 
 
 def _file(test: str) -> str:

@@ -22,7 +22,7 @@ __all__ = ["nearest"]
 
 
 def nearest(mutant: Mutant, text: str, runs: Mapping[str, TestRun], seconds: float) -> list[str]:
-    """Return tests that take at most so many seconds together; those of one file in a row.
+    """Return tests that take at most so many seconds together, in the order in which to try them.
 
     Args:
         mutant: of a file in Python.
@@ -57,13 +57,13 @@ def _many_kinds_first(tests: Iterable[str], runs: Mapping[str, TestRun]) -> list
 
 
 def _that_fit(tests: Iterable[str], runs: Mapping[str, TestRun], seconds: float) -> list[str]:
-    chosen: dict[str, list[str]] = {}
+    chosen: list[str] = []
     for test in tests:
         seconds -= runs[test].seconds
         if seconds < 0 and chosen:
             break
-        chosen.setdefault(_file(test), []).append(test)
-    return [test for tests in chosen.values() for test in tests]
+        chosen.append(test)
+    return chosen
 
 
 def _wider_and_wider(mutant: Mutant, text: str) -> list[set[int]]:
