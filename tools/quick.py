@@ -384,6 +384,7 @@ def run_lint(changed: Sequence[Path]) -> int:
 
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 
 
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
@@ -438,6 +439,13 @@ def _cpp_texts() -> dict[Path, str]:
         for path in sorted((ROOT / folder).rglob("*.*"))
         if path.suffix in CPP_ENDINGS
     }
+
+
+def cpp_filter(changed: Sequence[Path]) -> str:
+    """Return gtest's filter for the tests of `near_cpp_tests`; '' if there are none."""
+    texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
+    suites = {name for text in texts for name in _SUITE.findall(text)}
+    return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))
 
 
 def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int) -> list[Path]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,49 +66,30 @@ def test_files_that_nothing_imports_have_a_folder_of_tests(file: str, folder: st
     assert all(each.startswith(folder + "/") for each in files)
 
 
-def near_cpp(*files: str) -> list[str]:
-    """Return the nearest C++ test files of files in csrc, by their paths in tests/csrc."""
-    changed = [quick.CSRC / file for file in files]
-    return [file.relative_to(quick.CPP_TESTS).as_posix() for file in quick.near_cpp_tests(changed)]
-
-
-def test_cpp_tests_of_a_folder() -> None:
-    near = near_cpp("tier/env.cc")
-    assert "tier/damage_test.cc" in near and "dense/program_test.cc" not in near
-    assert quick.near_cpp_tests([Path("docs/streams.md"), Path("mindspore_rec/common/a.py")]) == []
+def test_filter_of_cpp_tests() -> None:
+    suites = quick.cpp_filter([Path("mindspore_rec/csrc/tier/env.cc")])
+    assert re.search(r"(^|:)Env\.\*(:|$)", suites)
+    assert "DenseProgram" not in suites
+    assert quick.cpp_filter([Path("docs/streams.md"), Path("mindspore_rec/common/sync.py")]) == ""
 
 
 @pytest.mark.parametrize(
-    ("file", "tests", "not_tests"),
+    ("file", "suites", "not_suites"),
     [
         # No test is in the file's own folder.
-        (
-            "table/core/candidates.cc",
-            ["table/table_test.cc", "table/table_model_test.cc"],
-            ["tier/ssd_test.cc", "cuda/loops_test.cc"],
-        ),
+        ("table/core/candidates.cc", ["Table", "TableLife"], ["SsdTier", "KernelLoops"]),
         # Tests include these headers only through other headers.
-        (
-            "table/core/row_rules.h",
-            ["table/table_test.cc", "table/table_model_test.cc", "workers/sharded_table_test.cc"],
-            ["cuda/loops_test.cc"],
-        ),
-        (
-            "policy/admission.h",
-            ["policy/sketch_test.cc", "table/table_test.cc", "table/table_model_test.cc"],
-            ["cuda/loops_test.cc"],
-        ),
-        (
-            "rows/kernels.inl",
-            ["rows/kernels_test.cc", "init/initializer_test.cc"],
-            ["table/table_test.cc"],
-        ),
+        ("table/core/row_rules.h", ["Table", "TableLife", "LivesOfWorkers"], ["KernelLoops"]),
+        ("policy/admission.h", ["Sketch", "Table", "TableLife"], ["KernelLoops"]),
+        ("rows/kernels.inl", ["Kernels", "Initializer"], ["Table"]),
     ],
 )
-def test_near_cpp_tests_reach_far_enough(file: str, tests: list[str], not_tests: list[str]) -> None:
-    near = set(near_cpp(file))
-    assert set(tests) <= near
-    assert not set(not_tests) & near
+def test_filter_of_cpp_tests_reaches_far_enough(
+    file: str, suites: list[str], not_suites: list[str]
+) -> None:
+    names = {part.partition(".")[0] for part in quick.cpp_filter([quick.CSRC / file]).split(":")}
+    assert set(suites) <= names
+    assert not set(not_suites) & names
 
 
 def test_cpp_tests_of_the_folder_and_of_a_changed_model_are_first() -> None:
@@ -137,7 +119,7 @@ def test_cpp_tests_are_compiled_until_the_time_is_over(
 
 def test_bindings_have_no_cpp_tests_but_the_python_tests_of_their_class() -> None:
     table, workers = "bindings/table_arguments.cc", "bindings/workers.cc"
-    assert near_cpp(table) == []
+    assert quick.cpp_filter([quick.CSRC / table]) == ""
     assert "tests/parameter/test_parameter_policies.py" in nearest(str(quick.CSRC / table))[:6]
     assert "test_parallel_alone" in nearest(str(quick.CSRC / workers))[0]
 
