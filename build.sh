@@ -25,9 +25,9 @@ commands
              what serves models without MindSpore (this is what no command does)
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
-  quick      prepare everything, then lint what was changed since main, and run the C++ tests of its
-             folders and the Python tests nearest to it for 40 seconds: about a minute in all where
-             no C++ was changed
+  quick      prepare everything, then lint what was changed since main, and run the C++ and Python
+             tests nearest to it for 40 seconds: about a minute in all where no C++ was changed, and
+             two where headers of the core were changed
   cpp        prepare everything, then run the C++ tests, or only the tests that gtest's filter after
              `--` names
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
@@ -591,20 +591,24 @@ run_cpp() {
   fi
 }
 
-# What was changed since main: lint, C++ tests of its folders, and the nearest tests for a time.
+# What was changed since main: lint, and the nearest tests in C++ and Python for a time.
 run_quick() {
   prepare
   say "Lint of what was changed"
   "$VENV/bin/python" tools/quick.py lint
-  local filter
-  filter=$("$VENV/bin/python" tools/quick.py cpp)
-  if [[ -n $filter ]]; then
-    build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS" -DONLY=
-    say "C++ tests of what was changed"
-    run_shards build/csrc-native/msrec_tests --gtest_filter="$filter"
+  local began=$SECONDS near
+  near=$("$VENV/bin/python" tools/quick.py near)
+  if [[ -n $near ]]; then
+    say "The nearest C++ tests"
+    need_cpp_tests
+    local directory=build/csrc-native settings=(-DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS")
+    cmake -S tests/csrc -B "$directory" -G Ninja "${settings[@]}" -DONLY="$near" >/dev/null
+    near=$("$VENV/bin/python" tools/quick.py cpp "$directory" --jobs "$JOBS")
+    build_cpp_tests "$directory" "${settings[@]}" -DONLY="$near"
+    run_shards "$directory/msrec_tests"
   fi
   say "The nearest tests"
-  "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" "$@"
+  "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" --spent $((SECONDS - began)) "$@"
 }
 
 # What the names of tests that use threads have.

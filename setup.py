@@ -54,7 +54,9 @@ FILE_FLAGS = {
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
-UNIT_FILES = {"bindings": 6}
+# Most files of a unit, by the beginning of their paths; the longest beginning applies. Bindings of
+# Table have units of their own, so that a change of Table's headers leaves the other bindings.
+UNIT_FILES = {"bindings/table": 7, "bindings": 7}
 MOST_UNIT_FILES = 12
 # GCC warns of members whose types are in anonymous namespaces, since it takes each file of a unit
 # for a header.
@@ -91,15 +93,17 @@ def translation_units(directory: Path) -> list[str]:
     folders: dict[str, list[str]] = defaultdict(list)
     for each in sources():
         if each not in alone:
+            inside = Path(each).relative_to(CSRC)
             # A folder has units of its own: what is inlined in it follows from no other folder.
-            folders[Path(each).relative_to(CSRC).parts[0]].append(each)
+            begins = [begin for begin in UNIT_FILES if inside.as_posix().startswith(begin)]
+            folders[max(begins, key=len, default=inside.parts[0])].append(each)
     directory.mkdir(parents=True, exist_ok=True)
     units = []  # bindings, which take longest, come first
     for name, files in sorted(folders.items()):
         most = UNIT_FILES.get(name, MOST_UNIT_FILES)
         parts = -(-len(files) // most)
         for part in range(parts):
-            made = directory / f"{name}_{part}.cc"
+            made = directory / f"{name.replace('/', '_')}_{part}.cc"
             included = files[part * len(files) // parts : (part + 1) * len(files) // parts]
             lines = [f'#include "{Path(each).relative_to(CSRC).as_posix()}"' for each in included]
             made.write_text("\n".join([UNIT_BEGIN, *lines, ""]))

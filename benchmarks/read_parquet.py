@@ -151,7 +151,7 @@ def readers(path: Path, packed: Path, threads: int) -> dict[str, Callable[[], in
     def scan() -> int:
         return sum(each.num_rows for each in ds.dataset(path).to_batches(batch_size=BATCH))
 
-    def old(shuffle: bool) -> int:
+    def from_packed(shuffle: bool) -> int:
         return sum(len(each["label"]) for each in packed_batches(packed, BATCH, shuffle=shuffle))
 
     def scan_malloc() -> int:
@@ -163,8 +163,8 @@ def readers(path: Path, packed: Path, threads: int) -> dict[str, Callable[[], in
         "pyarrow's scan, memory of malloc": scan_malloc,
         "in order": lambda: ours(False),
         "shuffled": lambda: ours(True),
-        "packed, in order": lambda: old(False),
-        "packed, shuffled": lambda: old(True),
+        "packed, in order": lambda: from_packed(False),
+        "packed, shuffled": lambda: from_packed(True),
         "with features": FeatureStage(path, threads),
     }
     torch = torch_loader(path, threads)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
         BadRowReport as BadRowReport,
     )
     from mindspore_rec.common.data.batches import ArrowBatches as ArrowBatches
+    from mindspore_rec.common.data.example_clicks import example_clicks as example_clicks
+    from mindspore_rec.common.data.file_rows import FileRows as FileRows, Part as Part
     from mindspore_rec.common.data.infer_schema import infer_schema as infer_schema
+    from mindspore_rec.common.data.order import Order as Order, PassOrder as PassOrder
     from mindspore_rec.common.data.read import read as read
     from mindspore_rec.common.data.rows import Rows as Rows
     from mindspore_rec.common.data.settings import (

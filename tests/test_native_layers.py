@@ -81,13 +81,18 @@ def declarations_of(name: str, source: str, homes: Mapping[str, str]) -> list[In
     return [(name, homes[each]) for each in found if homes.get(each, name) != name]
 
 
-def all_includes() -> list[Include]:
-    """Return all includes of the native core, and what stands for one."""
-    sources = {
+def all_sources() -> dict[str, str]:
+    """Return the texts of all files of the native core, by their paths below csrc."""
+    return {
         path.relative_to(CSRC).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(CSRC.rglob("*"))
         if path.suffix in SUFFIXES
     }
+
+
+def all_includes() -> list[Include]:
+    """Return all includes of the native core, and what stands for one."""
+    sources = all_sources()
     homes = homes_of(sources)
     return [
         include
@@ -220,6 +225,16 @@ def public_functions(source: str, name: str) -> list[str]:
 
 
 # ---- the native core
+
+
+def test_only_bindings_of_the_table_include_it() -> None:
+    # Other bindings are not compiled again when a header of the table changes (setup.py).
+    sources = all_sources()
+    includes = [pair for name in sources for pair in includes_of(name, sources[name], sources)]
+    arrows = arrows_of(includes, str)
+    users = {name for name in sources if "table/table.h" in reached(arrows, name)}
+    bindings = {name for name in users if name.startswith("bindings/")}
+    assert bindings and all(name.startswith("bindings/table_") for name in bindings), bindings
 
 
 def test_the_tiers_see_one_header_of_the_core() -> None:

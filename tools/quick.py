@@ -2,15 +2,16 @@
 """Check the changes since a commit: lint, and the nearest tests, in about a minute.
 
     python tools/quick.py lint
-    python tools/quick.py cpp
+    python tools/quick.py cpp build/csrc-native
     python tools/quick.py pytest --seconds 40
 
 `bash build.sh quick` compiles and runs the three checks. `lint` checks the files that changed since
-the common ancestor with `--base`, and the types of all files. `cpp` prints the filter for the C++
-tests of folders with changed files, and for C++ tests that include a changed header, also through
-other headers. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until `--seconds`
-are over, it runs the tests that reach a changed file by imports, the nearest first. It prints the
-number of test files run; `bash build.sh test` runs all tests.
+the common ancestor with `--base`, and the types of all files. `near` prints the C++ test files in
+the folders of changed files, and the C++ test files that include a changed header, also through
+other headers, the nearest first. `cpp` compiles these files until `CPP_SECONDS` are over, and
+prints the compiled files. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until
+`--seconds` are over, it runs the tests that reach a changed file by imports, the nearest first. It
+prints the number of test files run; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # Number of test files that are collected at a time before they run, because collecting all files
 # takes half a minute.
 AT_A_TIME = 6
+
+# Seconds after which `cpp` compiles no further test files. A file takes two to six seconds.
+CPP_SECONDS = 12
+# Seconds for Python tests, at least, even if C++ tests have taken the time.
+LEAST_SECONDS = 15
 
 # Test files that read the whole tree, run after every change; they take some seconds.
 ALWAYS = (
@@ -381,21 +387,18 @@ _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 
 
-def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return gtest's filter for the tests of the changed files; '' if there are none.
+def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
+    """Return the C++ test files that a change may break, the nearest first.
 
     These are the tests in the folder of a changed file, or in the nearest folder above with tests;
     tests that include a changed header, also through other headers; and tests that include the
-    header of a changed `.cc` or `.inl` file.
+    header of a changed `.cc` or `.inl` file. Changed files are the nearest. Tests in the same
+    folder are as near as tests that include a changed header directly. Tests in a folder above are
+    less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
-    texts = {
-        path.relative_to(ROOT): path.read_text(encoding="utf-8")
-        for folder in (CSRC, CPP_TESTS)
-        for path in sorted((ROOT / folder).rglob("*.*"))
-        if path.suffix in CPP_ENDINGS
-    }
+    texts = _cpp_texts()
     users: dict[Path, set[Path]] = defaultdict(set)
     for file, text in texts.items():
         for name in _INCLUDE.findall(text):
@@ -409,31 +412,80 @@ def cpp_filter(changed: Sequence[Path]) -> str:
                 if home in texts:
                     users[home].add(file)
     tests = {file for file in texts if file.name.endswith("_test.cc")}
-    reached = {file for file in cpp if file in texts}
-    nearest = list(reached)
+    distances = {file: 0 for file in cpp if file in texts}
+    nearest = list(distances)
     while nearest:
-        more = users[nearest.pop()] - reached
-        reached |= more
-        nearest += more
+        file = nearest.pop(0)
+        for user in users[file] - distances.keys():
+            distances[user] = distances[file] + 1
+            nearest.append(user)
     for file in cpp:
-        reached |= users[file.with_suffix(".h")] & tests
-        folder = CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent
+        own = CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent
+        folder = own
         while CPP_TESTS in folder.parents and not any(test.parent == folder for test in tests):
             folder = folder.parent
-        reached |= {test for test in tests if test.parent == folder}
-    suites = {name for file in reached & tests for name in _SUITE.findall(texts[file])}
+        near = {test: 1 if folder == own else 2 for test in tests if test.parent == folder}
+        near.update(dict.fromkeys(users[file.with_suffix(".h")] & tests, 1))
+        for test, distance in near.items():
+            distances[test] = min(distances.get(test, distance), distance)
+    return sorted(distances.keys() & tests, key=lambda test: (distances[test], test))
+
+
+def _cpp_texts() -> dict[Path, str]:
+    """Return the texts of all C++ files, by paths relative to the root."""
+    return {
+        path.relative_to(ROOT): path.read_text(encoding="utf-8")
+        for folder in (CSRC, CPP_TESTS)
+        for path in sorted((ROOT / folder).rglob("*.*"))
+        if path.suffix in CPP_ENDINGS
+    }
+
+
+def cpp_filter(changed: Sequence[Path]) -> str:
+    """Return gtest's filter for the tests of `near_cpp_tests`; '' if there are none."""
+    texts = ((ROOT / file).read_text(encoding="utf-8") for file in near_cpp_tests(changed))
+    suites = {name for text in texts for name in _SUITE.findall(text)}
     return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))
+
+
+def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int) -> list[Path]:
+    """Compile C++ test files in order until the time is over; return the compiled files.
+
+    Args:
+        near: the test files.
+        directory: build directory that CMake has configured with at least these files.
+        seconds: the time. The first files are compiled even if they take longer.
+        jobs: number of files that are compiled at a time.
+    """
+    end = time.monotonic() + seconds
+    compiled: list[Path] = []
+    while len(compiled) < len(near) and (not compiled or time.monotonic() < end):
+        some = near[len(compiled) : len(compiled) + 2 * jobs]
+        objects = [
+            f"CMakeFiles/msrec_tests.dir/{test.relative_to(CPP_TESTS).as_posix()}.o"
+            for test in some
+        ]
+        command = ["ninja", "-C", str(directory), "-j", str(jobs), "--quiet", *objects]
+        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+        compiled += some
+    print(f"quick: {len(compiled)} of {len(near)} files of C++ tests", file=sys.stderr)
+    return compiled
 
 
 def main() -> int:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=["lint", "cpp", "pytest", "run"])
+    parser.add_argument("command", choices=["lint", "near", "cpp", "pytest", "run"])
     parser.add_argument("--base", help="commit or branch; default: origin/main, or else main")
     parser.add_argument("--seconds", type=float, default=40, help="for tests; default: 40")
+    parser.add_argument("--spent", type=float, default=0, help="seconds taken by C++ tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--whole", action="append", default=[], help="of `run`: even if slow")
-    parser.add_argument("files", nargs="*", help="of `run`, which `pytest` starts")
+    parser.add_argument(
+        "files", nargs="*", help="of `run`, which `pytest` starts; of `cpp`: folder"
+    )
     options = parser.parse_intermixed_args()
     if options.command == "run":
         return run_some(options.files, options.seconds, options.whole)
@@ -441,10 +493,14 @@ def main() -> int:
     changed = changed_files(options.base or ("origin/main" if known else "main"))
     if options.command == "lint":
         return run_lint(changed)
-    if options.command == "cpp":
-        print(cpp_filter(changed))
+    if options.command in ("near", "cpp"):
+        tests = near_cpp_tests(changed)
+        if options.command == "cpp":
+            tests = compile_cpp(tests, Path(options.files[0]), CPP_SECONDS, options.jobs)
+        print("|".join(test.relative_to(CPP_TESTS).as_posix() for test in tests))
         return 0
-    return run_pytest(changed, options.seconds, options.jobs)
+    seconds = min(options.seconds, max(options.seconds - options.spent, LEAST_SECONDS))
+    return run_pytest(changed, seconds, options.jobs)
 
 
 if __name__ == "__main__":

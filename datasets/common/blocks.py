@@ -65,16 +65,12 @@ def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
     return {name: array[rows] for name, array in batch.items()}
 
 
-def rebatch(
-    blocks: Iterable[Batch], batch_size: int, drop_remainder: bool = False
-) -> Iterator[Batch]:
+def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
     """Cut a stream of batches of any sizes into batches of one size, with rows in order.
 
     Args:
         blocks: Batches with the same columns; empty batches are allowed.
         batch_size: Rows per batch, at least 1.
-        drop_remainder: Leave out the last batch if it has fewer rows than a full batch (default
-            False).
 
     Yields:
         Batches of ``batch_size`` rows. An array may be a view of a row range of a block, but no
@@ -102,7 +98,7 @@ def rebatch(
         if start < rows:
             parts.append(take_rows(block, slice(start, rows)))
             held_rows += rows - start
-    if parts and not drop_remainder:
+    if parts:
         yield _concatenate(parts)
 
 

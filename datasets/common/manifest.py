@@ -75,7 +75,13 @@ class Manifest:
     @property
     def blocks(self) -> int:
         """Number of blocks of all data files."""
-        return sum(-(-rows // self.block_rows) for _, rows in self.data_files)
+        return len(self.block_sizes)
+
+    @property
+    def block_sizes(self) -> list[int]:
+        """Number of rows of each block."""
+        size = self.block_rows
+        return [min(size, n - at) for _, n in self.data_files for at in range(0, n, size)]
 
     @property
     def data_files(self) -> tuple[tuple[str, int], ...]:

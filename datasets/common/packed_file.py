@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from datasets.common.blocks import Batch, check_batch, rebatch, row_count
 from datasets.common.manifest import Column
 
-__all__ = ["FORMATS", "write_file"]
+__all__ = ["FORMATS", "arrow_schema", "arrow_table", "write_file"]
 
 FORMATS = ("mindrecord", "parquet")
 _MINDRECORD_PAGE_LIMIT = 256 << 20
@@ -109,7 +109,7 @@ class _ParquetWriter:
     """One row group per block."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
-        self._schema = pa.schema([_arrow_field(column) for column in columns])
+        self._schema = arrow_schema(columns)
         self._writer = pq.ParquetWriter(
             path,
             self._schema,
@@ -120,22 +120,33 @@ class _ParquetWriter:
         )
 
     def write(self, block: Batch) -> None:
-        arrays = [
-            pa.FixedSizeListArray.from_arrays(
-                pa.array(np.ascontiguousarray(block[name]).reshape(-1)), type=kind
-            )
-            for name, kind in zip(self._schema.names, self._schema.types, strict=True)
-        ]
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        table = arrow_table(block, self._schema)
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> None:
         self._writer.close()
 
 
-def _arrow_field(column: Column) -> pa.Field:
-    element = pa.field("element", pa.from_numpy_dtype(column.dtype), nullable=False)
-    return pa.field(column.name, pa.list_(element, column.width), nullable=False)
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of a table of columns: a row of a column is a list of one size."""
+    elements = [pa.from_numpy_dtype(column.dtype) for column in columns]
+    lists = [
+        pa.list_(pa.field("element", element, nullable=False), column.width)
+        for element, column in zip(elements, columns, strict=True)
+    ]
+    names = [column.name for column in columns]
+    return pa.schema([pa.field(*each, nullable=False) for each in zip(names, lists, strict=True)])
+
+
+def arrow_table(block: Batch, schema: pa.Schema) -> pa.Table:
+    """Return a block as a table, whose memory is the arrays' if these are contiguous."""
+    arrays = [
+        pa.FixedSizeListArray.from_arrays(
+            pa.array(np.ascontiguousarray(block[field.name]).reshape(-1)), type=field.type
+        )
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 class _MindRecordWriter:

@@ -1,81 +1,125 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole-batch arrays from a packed data set or from arrays in memory, shuffled or in order.
+"""Whole-batch NumPy arrays from a packed data set or from arrays in memory, shuffled or in order.
 
-Shuffling has two steps, so that it needs neither an index in memory nor random access to rows. The
-blocks are read in a random order, and the rows of every ``shuffle_blocks`` blocks are permuted
-together. The order depends on (seed, epoch) alone.
+`mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder` is the
+order of the rows.
 """
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 
-from datasets.common.blocks import Batch, check_batch, rebatch, row_count, take_rows
-from datasets.common.manifest import Manifest
-from datasets.common.packed_file import FORMATS
+from datasets.common.blocks import DTYPES, Batch, check_batch, row_count
+from datasets.common.manifest import Column, Manifest
+from datasets.common.packed_file import FORMATS, arrow_schema, arrow_table
+from mindspore_rec.data import FileRows, Part, PassOrder, Rows, read
 
-__all__ = ["BatchStream", "Source", "as_dataset", "batches", "open_source"]
+__all__ = ["BatchStream", "BlockOrder", "as_dataset", "batches"]
 
 DEFAULT_COLUMNS = ("ids", "dense", "label")
 _ARRAY_BLOCK_ROWS = 4096
-_OPEN_FILES = 64  # of a Parquet data set at a time
 _BLOCKS_A_WORKER = 64  # at least, so that one block more or less is less than two percent
 
 
-class Source(Protocol):
-    """Rows in blocks that can be read in any order."""
+class BlockOrder(NamedTuple):
+    """Order of the rows of blocks, for `mindspore_rec.data.Rows.batches`.
 
-    rows: int
-    blocks: int
-    columns: tuple[str, ...]
-
-    @property
-    def block_sizes(self) -> np.ndarray | None:
-        """Number of rows of each block of a file; None for arrays in memory."""
-        ...
-
-    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        """Yield the blocks numbered ``order``, each as new writable arrays of ``columns``."""
-        ...
-
-
-def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Source:
-    """Return the rows of a packed data set's directory, or of arrays in memory.
+    Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
+    together. A generator that follows from (seed, pass) draws one permutation after the other, so
+    the number of rows of every block must be known.
 
     Args:
-        path: Directory with a ``manifest.json``, or a mapping from column names to arrays.
-
-    Raises:
-        ValueError: the directory is not a complete packed data set, or the arrays are not columns
-            of a batch.
+        shuffle: whether the order is random.
+        seed: seed of the order.
+        window: number of blocks whose rows are permuted together.
+        worker: index of the worker that reads the blocks, from 0. Default: 0.
+        workers: number of workers; each reads every `workers`-th block. Default: 1.
     """
-    if isinstance(path, Mapping):
-        return _ArraySource(dict(path))
-    directory = Path(path)
-    manifest = Manifest.read(directory)
-    if manifest.format not in FORMATS:
-        raise ValueError(f"{directory} has format {manifest.format!r}, not one of {FORMATS}")
-    if manifest.format == "parquet":
-        return _ParquetSource(directory, manifest)
-    return _MindRecordSource(directory, manifest)
+
+    shuffle: bool
+    seed: int
+    window: int
+    worker: int = 0
+    workers: int = 1
+
+    def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
+        """Return the worker's blocks of `count` blocks in the order of a pass, and its generator.
+
+        Example:
+            >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
+            [8, 0, 2, 4, 6]
+        """
+        random = np.random.default_rng((self.seed, number))
+        blocks = np.arange(self.worker, count, self.workers)
+        if self.shuffle:
+            random.shuffle(blocks)
+        return blocks, random
+
+    def of_pass(self, parts: Sequence[Any], number: int, sequential: Any) -> PassOrder:
+        """Return the order of a pass; see `mindspore_rec.data.Order.of_pass`."""
+        blocks, random = self.blocks(len(parts), number)
+        starts = range(0, len(blocks), self.window)
+        windows = [tuple(blocks[at : at + self.window].tolist()) for at in starts]
+        if not self.shuffle:
+            return PassOrder(windows, lambda window, rows: None)
+        drawn: list[Any] = []
+        drawing = Lock()
+
+        def permutation(window: int, rows: int) -> Any:
+            with drawing:
+                for each in windows[len(drawn) : window + 1]:
+                    drawn.append(random.permutation(sum(parts[block].part.rows for block in each)))
+                order, drawn[window] = drawn[window], None
+                return order
+
+        return PassOrder(windows, permutation)
 
 
 class BatchStream:
-    """Batches of a source; each iteration is the next epoch.
+    """Batches of a packed data set, or of arrays in memory; each iteration is the next epoch.
 
-    Args: as for `batches`. ``len()`` is the number of batches of one iteration.
+    A batch is a dict of NumPy arrays: ``ids`` int64 [B, F], ``dense`` float32 [B, N], ``label``
+    float32 [B, T]. Batches do not share memory with each other or with the source, so a batch may
+    be changed or kept. ``len()`` is the number of batches of one iteration.
+
+    Args:
+        path: Directory that `write_packed` made, or a mapping from column names to arrays.
+        batch_size: Rows per batch, at least 1. The batch size may differ from the block size on
+            disk.
+        shuffle: Read the rows in a random order (default False: in the stored order).
+        seed: Seed of the shuffle, at least 0. Epoch k has its own order, which depends on (seed,
+            k).
+        columns: Names of the columns in the requested order; default ``ids``, ``dense``, ``label``,
+            if the data set has them.
+        drop_remainder: Leave out an epoch's last batch if it has fewer rows than a full batch
+            (default False). A batch never has rows of two epochs.
+        repeat: Number of epochs per iteration; None repeats for ever (default 1).
+        shuffle_blocks: Number of blocks whose rows are permuted together in memory (default 16:
+            65,536 rows with blocks of 4,096).
+
+    Raises:
+        ValueError: an argument is out of range, the data set lacks a column, or the data set is not
+            complete.
+
+    Example:
+        >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
+        >>> [batch["ids"][:, 0].tolist() for batch in batches(arrays, 2)]
+        [[0, 2], [4, 6], [8]]
+        >>> len(batches(arrays, 2, drop_remainder=True, repeat=3))
+        6
     """
 
     def __init__(
         self,
-        source: Source,
+        path: str | os.PathLike[str] | Mapping[str, np.ndarray],
         batch_size: int,
         shuffle: bool = False,
         seed: int = 0,
@@ -84,6 +128,8 @@ class BatchStream:
         repeat: int | None = 1,
         shuffle_blocks: int = 16,
     ) -> None:
+        source = _of_arrays(dict(path)) if isinstance(path, Mapping) else _of_files(Path(path))
+        rows = sum(source.sizes)
         for name, value in (("batch_size", batch_size), ("shuffle_blocks", shuffle_blocks)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -91,20 +137,21 @@ class BatchStream:
             raise ValueError(f"repeat must be at least 1, or None for ever, got {repeat}")
         if seed < 0:
             raise ValueError(f"seed must be at least 0, got {seed}")
-        if drop_remainder and batch_size > source.rows:
+        if drop_remainder and batch_size > rows:
             # with repeat=None this would spin for ever without a single batch
-            raise ValueError(f"batch_size must be at most the {source.rows} rows, got {batch_size}")
+            raise ValueError(f"batch_size must be at most the {rows} rows, got {batch_size}")
         self._source = source
         self._batch_size = batch_size
-        self._shuffle = shuffle
-        self._seed = seed
+        self._order = BlockOrder(shuffle, seed, shuffle_blocks)
         self._drop_remainder = drop_remainder
         self._repeat = repeat
-        self._shuffle_blocks = shuffle_blocks
         self._epochs_begun = [0]  # shared with the workers' parts
-        self._blocks = np.arange(source.blocks)
-        self._rows = source.rows
-        self.columns = _chosen(source, columns)
+        self._rows = rows
+        if columns is None:
+            columns = [name for name in DEFAULT_COLUMNS if name in source.names]
+        elif not columns or not set(columns) <= set(source.names):
+            raise ValueError(f"columns must be of {source.names}, got {tuple(columns)}")
+        self.columns = tuple(columns)
 
     def __len__(self) -> int:
         if self._repeat is None:
@@ -127,7 +174,18 @@ class BatchStream:
         return first
 
     def _batches_of(self, epoch: int) -> Iterator[Batch]:
-        return rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
+        blocks, _ = self._order.blocks(len(self._source.sizes), epoch)
+        if not len(blocks):
+            return
+        rows = self._source.rows(self.columns, blocks.tolist())
+        stream = rows.batches(self._batch_size, order=self._order)
+        stream.skip_passes(epoch)
+        for batch in stream:
+            count = len(next(iter(batch.values())))
+            if count == self._batch_size or not self._drop_remainder:
+                # Arrow has no lists of size 0.
+                none = {name: np.zeros((count, 0), DTYPES[name]) for name in self.columns}
+                yield none | {name: _array(rows) for name, rows in batch.items()}
 
     def skip_passes(self, passes: int) -> None:
         """Skip a number of iterations, so that a training can continue with a later iteration."""
@@ -148,80 +206,18 @@ class BatchStream:
             The result is None if the rows are in memory, if there are too few blocks, or if the
             batch size is not a multiple of `workers`.
         """
-        sizes = self._source.block_sizes
-        if sizes is None or len(sizes) < _BLOCKS_A_WORKER * workers or self._batch_size % workers:
+        sizes = self._source.sizes
+        few = len(sizes) < _BLOCKS_A_WORKER * workers
+        if self._source.in_memory or few or self._batch_size % workers:
             return None
         part = copy.copy(self)
         part._batch_size = self._batch_size // workers
-        part._blocks = np.arange(worker, len(sizes), workers)
-        part._rows = int(sizes[part._blocks].sum())
+        part._order = self._order._replace(worker=worker, workers=workers)
+        part._rows = sum(sizes[worker::workers])
         return part
 
-    def _epoch(self, epoch: int) -> Iterator[Batch]:
-        order = self._blocks.copy()
-        if not self._shuffle:
-            yield from self._source.read(order, self.columns)
-            return
-        random = np.random.default_rng((self._seed, epoch))
-        random.shuffle(order)
-        blocks = self._source.read(order, self.columns)
-        for window in _windows(blocks, self._shuffle_blocks):
-            yield take_rows(window, random.permutation(row_count(window)))
 
-
-def batches(
-    path: str | os.PathLike[str] | Mapping[str, np.ndarray],
-    batch_size: int,
-    shuffle: bool = False,
-    seed: int = 0,
-    columns: Sequence[str] | None = None,
-    drop_remainder: bool = False,
-    repeat: int | None = 1,
-    shuffle_blocks: int = 16,
-) -> BatchStream:
-    """Read a packed data set, or arrays in memory, as batches.
-
-    Args:
-        path: Directory that `write_packed` made, or a mapping from column names to arrays.
-        batch_size: Rows per batch, at least 1. The batch size may differ from the block size on
-            disk.
-        shuffle: Read the rows in a random order (default False: in the stored order).
-        seed: Seed of the shuffle, at least 0. Epoch k has its own order, which depends on (seed,
-            k).
-        columns: Names of the columns in the requested order; default ``ids``, ``dense``, ``label``,
-            if the data set has them.
-        drop_remainder: Leave out an epoch's last batch if it has fewer rows than a full batch
-            (default False). A batch never has rows of two epochs.
-        repeat: Number of epochs per iteration; None repeats for ever (default 1).
-        shuffle_blocks: Number of blocks whose rows are permuted together in memory (default 16:
-            65,536 rows with blocks of 4,096).
-
-    Returns:
-        A stream of dicts of NumPy arrays: ``ids`` int64 [B, F], ``dense`` float32 [B, N], ``label``
-        float32 [B, T]. Batches do not share memory with each other or with the source, so a batch
-        may be changed or kept. A second iteration starts with the next epoch.
-
-    Raises:
-        ValueError: an argument is out of range, the data set lacks a column, or the data set is not
-            complete.
-
-    Example:
-        >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
-        >>> [batch["ids"][:, 0].tolist() for batch in batches(arrays, 2)]
-        [[0, 2], [4, 6], [8]]
-        >>> len(batches(arrays, 2, drop_remainder=True, repeat=3))
-        6
-    """
-    return BatchStream(
-        open_source(path),
-        batch_size,
-        shuffle,
-        seed,
-        columns,
-        drop_remainder,
-        repeat,
-        shuffle_blocks,
-    )
+batches = BatchStream
 
 
 def as_dataset(
@@ -251,8 +247,9 @@ def as_dataset(
     from mindspore.dataset import GeneratorDataset
 
     stream = batches(path, batch_size, **options)
+    kind = _UnsizedTuples if options.get("repeat", 1) is None else _SizedTuples
     return GeneratorDataset(
-        _tuples(stream, options.get("repeat", 1) is not None),
+        kind(stream),
         list(stream.columns),
         shuffle=False,
         num_parallel_workers=1,
@@ -276,97 +273,94 @@ class _SizedTuples(_UnsizedTuples):
         return len(self._stream)
 
 
-def _tuples(stream: BatchStream, sized: bool) -> _UnsizedTuples:
-    return _SizedTuples(stream) if sized else _UnsizedTuples(stream)
+class _Source(NamedTuple):
+    """Rows in blocks that can be read in any order.
+
+    Args:
+        names: names of the columns.
+        sizes: number of rows of each block.
+        rows: returns the named columns; gets the blocks in the order in which they are read.
+        in_memory: whether the rows are in memory.
+    """
+
+    names: tuple[str, ...]
+    sizes: list[int]
+    rows: Callable[[Sequence[str], list[int]], Rows]
+    in_memory: bool = False
 
 
-def _chosen(source: Source, columns: Sequence[str] | None) -> tuple[str, ...]:
-    if columns is None:
-        return tuple(name for name in DEFAULT_COLUMNS if name in source.columns)
-    unknown = [name for name in columns if name not in source.columns]
-    if unknown or not columns:
-        raise ValueError(f"columns must be of {source.columns}, got {tuple(columns)}")
-    return tuple(columns)
+def _of_files(directory: Path) -> _Source:
+    manifest = Manifest.read(directory)
+    if manifest.format not in FORMATS:
+        raise ValueError(f"{directory} has format {manifest.format!r}, not one of {FORMATS}")
+    names, sizes = tuple(column.name for column in manifest.columns), manifest.block_sizes
+    paths = [str(directory / name) for name, _ in manifest.data_files]
+    if manifest.format == "parquet":
+        whole = read(paths, format="parquet")
+        return _Source(names, sizes, lambda chosen, order: whole.select(chosen))
 
-
-def _windows(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
-    window: list[Batch] = []
-    for block in blocks:
-        window.append(block)
-        if len(window) == size:
-            yield {name: np.concatenate([b[name] for b in window]) for name in window[0]}
-            window = []
-    if window:
-        yield {name: np.concatenate([b[name] for b in window]) for name in window[0]}
-
-
-class _ArraySource:
-    block_sizes = None
-
-    def __init__(self, arrays: Batch) -> None:
-        check_batch(arrays)
-        self._arrays = arrays
-        self.rows = row_count(arrays)
-        self.blocks = -(-self.rows // _ARRAY_BLOCK_ROWS)
-        self.columns = tuple(arrays)
-
-    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        for block in order:
-            start = int(block) * _ARRAY_BLOCK_ROWS
-            rows = slice(start, start + _ARRAY_BLOCK_ROWS)
-            yield {name: self._arrays[name][rows].copy() for name in columns}
-
-
-class _PackedSource:
-    def __init__(self, directory: Path, manifest: Manifest) -> None:
-        self._paths = [directory / name for name, _ in manifest.data_files]
-        blocks = [-(-rows // manifest.block_rows) for _, rows in manifest.data_files]
-        sizes = np.full(sum(blocks), manifest.block_rows)
-        for last, count, (_, rows) in zip(
-            np.cumsum(blocks) - 1, blocks, manifest.data_files, strict=True
-        ):
-            if count:
-                sizes[last] = rows - (count - 1) * manifest.block_rows
-        self.block_sizes = sizes
-        self._firsts = np.cumsum([0, *blocks])
-        self._widths = {column.name: column.width for column in manifest.columns}
-        self.rows = manifest.rows
-        self.blocks = manifest.blocks
-        self.columns = tuple(self._widths)
-
-
-class _ParquetSource(_PackedSource):
-    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        open_files: dict[int, pq.ParquetFile] = {}
-        try:
-            for block in order:
-                number = int(np.searchsorted(self._firsts, block, side="right")) - 1
-                if number not in open_files:
-                    if len(open_files) == _OPEN_FILES:
-                        # the file that was opened first
-                        open_files.pop(next(iter(open_files))).close()
-                    open_files[number] = pq.ParquetFile(self._paths[number])
-                group = int(block - self._firsts[number])
-                table = open_files[number].read_row_group(group, columns=list(columns))
-                yield {name: self._matrix(table, name) for name in columns}
-        finally:
-            for file in open_files.values():
-                file.close()
-
-    def _matrix(self, table: Any, name: str) -> np.ndarray:
-        flat = table.column(name).combine_chunks().flatten().to_numpy()
-        # Arrow's buffers are read-only; MindSpore may write where a tensor shares memory
-        return flat.reshape(-1, self._widths[name]).copy()
-
-
-class _MindRecordSource(_PackedSource):
-    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
+    def rows(chosen: Sequence[str], order: list[int]) -> Rows:
         from mindspore.dataset import MindDataset, SubsetSampler
 
         records = MindDataset(
-            [str(path) for path in self._paths],
-            columns_list=list(columns),
-            num_parallel_workers=1,
-            sampler=SubsetSampler(order.tolist()),
-        )
-        yield from records.create_dict_iterator(num_epochs=1, output_numpy=True)
+            paths, columns_list=list(chosen), num_parallel_workers=1, sampler=SubsetSampler(order)
+        ).create_dict_iterator(num_epochs=1, output_numpy=True)
+        schema = arrow_schema([column for column in manifest.columns if column.name in chosen])
+        blocks = _BlockRows(str(directory), schema, sizes, lambda number: next(records))
+        return read(blocks).select(chosen)
+
+    return _Source(names, sizes, rows)
+
+
+def _of_arrays(arrays: Batch) -> _Source:
+    check_batch(arrays)
+    starts = range(0, row_count(arrays), _ARRAY_BLOCK_ROWS)
+    sizes = [min(_ARRAY_BLOCK_ROWS, row_count(arrays) - start) for start in starts]
+
+    def rows(chosen: Sequence[str], order: list[int]) -> Rows:
+        wide = {name: arrays[name] for name in chosen if arrays[name].shape[1]}
+
+        def block(number: int) -> Batch:
+            rows = slice(starts[number], starts[number] + sizes[number])
+            return {name: array[rows].copy() for name, array in wide.items()}
+
+        columns = [Column(name, str(array.dtype), array.shape[1]) for name, array in wide.items()]
+        return read(_BlockRows("the arrays", arrow_schema(columns), sizes, block))
+
+    return _Source(tuple(arrays), sizes, rows, in_memory=True)
+
+
+class _BlockRows(FileRows):
+    """Rows of blocks that a function returns; it is called in the order of reading."""
+
+    sequential = True
+
+    def __init__(
+        self, name: str, schema: pa.Schema, sizes: list[int], block: Callable[[int], Batch]
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self._sizes = sizes
+        self._block = block
+
+    def parts(self) -> list[Part]:
+        """Return the blocks."""
+        starts = np.cumsum([0, *self._sizes])
+        return [Part(n, rows, rows, int(starts[n])) for n, rows in enumerate(self._sizes)]
+
+    def fetch(self, number: int) -> Batch:
+        """Return the arrays of a block."""
+        return self._block(number)
+
+    def decode(self, number: int, fetched: Batch, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of a block, without a copy."""
+        return arrow_table(fetched, self.schema).select(columns)
+
+
+def _array(rows: pa.FixedSizeListArray) -> np.ndarray:
+    """Return rows of a batch as an array that may be written; a copy if their memory may not."""
+    flat = rows.flatten()
+    dtype = np.dtype(flat.type.to_pandas_dtype())
+    offset = flat.offset * dtype.itemsize
+    values = np.frombuffer(flat.buffers()[1], dtype, len(flat), offset).reshape(len(rows), -1)
+    return values if values.flags.writeable else values.copy()

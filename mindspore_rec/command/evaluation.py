@@ -44,7 +44,7 @@ class Scored:
     weight: npt.NDArray[np.float32] | None
     group: npt.NDArray[Any] | None
 
-    def constant(self, rates: Sequence[float]) -> Scored:
+    def constant(self, rates: npt.ArrayLike) -> Scored:
         """Return the same rows with a constant prediction for each task."""
         prediction = np.broadcast_to(np.asarray(rates, np.float32), self.label.shape)
         return Scored(self.label, prediction, self.weight, self.group)

@@ -14,7 +14,6 @@ from mindspore_rec.common.metrics import functional
 __all__ = [
     "BinFigures",
     "GroupFigures",
-    "base_rate",
     "by_group",
     "calibration_bins",
     "figures_of",
@@ -78,23 +77,15 @@ def figures_of(
         >>> {name: round(value, 3) for name, value in figures_of(label, prediction).items()}
         {'auc': 1.0, 'log_loss': 0.299, 'normalized_entropy': 0.431, 'calibration': 1.0}
     """
-    positive = label > 0.5
-    weights = np.ones(len(label)) if weight is None else weight.astype(np.float64)
-    loss = functional.example_log_loss(positive, prediction, from_logits=False)
-    mean_loss = float(np.average(loss, weights=weights))
-    rate = base_rate(label, weights)
-    positives = float(weights[positive].sum())
-    predicted = float((weights * prediction).sum())
+    of = (label > 0.5, prediction, weight)
     made = {
-        "auc": _auc(positive, prediction, weight),
-        "log_loss": mean_loss,
-        "normalized_entropy": mean_loss / _entropy(rate),
-        "calibration": predicted / positives if positives else float("nan"),
+        "auc": functional.auc(*of),
+        "log_loss": functional.log_loss(*of),
+        "normalized_entropy": functional.normalized_entropy(*of),
+        "calibration": functional.calibration(*of),
     }
     if group is not None:
-        made["gauc"] = functional.gauc(
-            positive, prediction, np.unique(group, return_inverse=True)[1]
-        )
+        made["gauc"] = functional.gauc(*of[:2], np.unique(group, return_inverse=True)[1])
     return made
 
 
@@ -112,11 +103,6 @@ def number_figures(
         "rmse": float(np.sqrt(np.average(error**2, weights=weight))),
         "mae": float(np.average(np.abs(error), weights=weight)),
     }
-
-
-def base_rate(label: Floats, weight: Floats | None = None) -> float:
-    """Return the mean label."""
-    return float(np.average(label, weights=weight))
 
 
 def by_group(
@@ -179,20 +165,3 @@ def calibration_bins(
             )
         )
     return made
-
-
-def _auc(positive: npt.NDArray[np.bool_], score: Floats, weight: Floats | None) -> float:
-    if weight is None:
-        return functional.auc_of_classes(score[positive], score[~positive])
-    order = np.argsort(score, kind="stable")
-    ordered = score[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    weights, positives = weight[order].astype(np.float64), positive[order]
-    sums = [np.add.reduceat(np.where(of, weights, 0.0), first) for of in (positives, ~positives)]
-    return functional.auc_from_counts(*sums)
-
-
-def _entropy(rate: float) -> float:
-    if rate in (0.0, 1.0):
-        return float("nan")
-    return float(-(rate * np.log(rate) + (1 - rate) * np.log1p(-rate)))

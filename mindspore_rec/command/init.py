@@ -13,7 +13,6 @@ from mindspore_rec.command.defaults import default_embedding_dim, default_traini
 from mindspore_rec.command.json_schema import settings_schema
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.thresholds import with_thresholds
-from mindspore_rec.command.yaml_text import parse_yaml
 from mindspore_rec.common.columns.arrow_columns import is_text
 from mindspore_rec.common.columns.schema.column import Column, LabelColumn
 from mindspore_rec.common.columns.schema.inference import infer_columns
@@ -21,6 +20,7 @@ from mindspore_rec.common.columns.schema.proposal import proposal_yaml
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.data.settings import BadRows, CsvFormat
+from mindspore_rec.common.yaml_text import parse_yaml
 
 __all__ = ["run"]
 

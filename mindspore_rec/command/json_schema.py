@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from mindspore_rec.command.settings import Settings
-from mindspore_rec.command.strict import members_of, types_of
 from mindspore_rec.common.columns.schema.column import KINDS
+from mindspore_rec.common.strict import members_of, types_of
 
 __all__ = ["object_schema", "settings_schema"]
 

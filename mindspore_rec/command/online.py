@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.command.fitting import close_tables, new_model
-from mindspore_rec.command.opened import one_batch, rows_of
+from mindspore_rec.command.opened import rows_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder, write_json
 from mindspore_rec.command.settings import KafkaSettings, Settings
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.fitting import fit_to_rows
 from mindspore_rec.common.stream.kafka_source import KafkaSource
+from mindspore_rec.common.stream.schema_format import schema_format
 from mindspore_rec.common.stream.stop import StopWhen
 from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
@@ -23,8 +25,6 @@ from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 
 __all__ = ["train_online"]
-
-_FIT_ROWS = 200_000
 
 
 def train_online(
@@ -47,9 +47,9 @@ def train_online(
     source = KafkaSource(
         kafka.servers,
         kafka.topic,
-        _arrow_schema(kafka),
-        format=kafka.format,
+        format=schema_format(kafka.format, schema, _arrow_types(kafka)),
         batch_size=train.batch_size,
+        dead_letters=kafka.dead_letters,
         stop=stop,
     )
     stream = model.batches(source)
@@ -85,22 +85,18 @@ def train_online(
 
 def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
     """Let the scales of numbers learn from a file, because a topic has no sample."""
-    if schema.is_fitted:
-        return
-    if kafka.sample is None:
+    if kafka.sample is not None:
+        fit_to_rows(schema, rows_of(kafka.sample, settings, None))
+    elif not schema.is_fitted:
         numbers = ", ".join(schema.numbers)
         raise ValueError(
             f"'source.kafka.sample' must name a file with rows from which the scales of {numbers} "
             "learn; columns with the transform none learn nothing"
         )
-    rows = rows_of(kafka.sample, settings, None)
-    schema.fit(one_batch(rows.sample(_FIT_ROWS, seed=0)))
-    if schema.has_statistics:
-        schema.fit_statistics(rows)
 
 
-def _arrow_schema(kafka: KafkaSettings) -> pa.Schema | None:
-    """Return the columns and types of messages; None: as in the first Arrow message."""
+def _arrow_types(kafka: KafkaSettings) -> pa.Schema | None:
+    """Return the columns and types of messages, or None if they follow from the schema."""
     if not kafka.types:
         return None
     fields = []

@@ -4,20 +4,46 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import sys
+from pathlib import Path
 
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder, write_json
 from mindspore_rec.command.settings import read_settings
+from mindspore_rec.train.checkpoint.network_process import (
+    was_tried,
+    what_is_missing,
+    write_saved_network,
+)
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Serve until a signal arrives."""
+    """Serve until a signal arrives; end the process then."""
     read_settings(options.yaml)
-    path = RunFolder(options.yaml, options.run_dir).trained()
+    folder = RunFolder(options.yaml, options.run_dir)
+    path = folder.trained()
     if options.json is not None:
         write_json(options.json, {"model": str(path), "port": options.port})
-    from mindspore_rec.serve.main import main
+    if path == folder.model:  # for a topic, the training writes the network
+        _write_network(path)
+    from mindspore_rec.serve.main import run as serve
 
-    return Result(code=main([str(path), "--port", str(options.port), *options.further]))
+    serve([str(path), "--port", str(options.port), *options.further])
+
+
+def _write_network(path: Path) -> None:
+    """Write the network of a saved model as ONNX unless this was tried before, and say so.
+
+    Without ONNX, the server runs on MindSpore, so no failure ends the command.
+    """
+    if was_tried(path) or importlib.util.find_spec("mindspore") is None:
+        return
+    reason = what_is_missing()
+    if not reason:
+        print("writing the network as ONNX, once, to serve without MindSpore", file=sys.stderr)
+        reason = write_saved_network(path)
+    if reason:
+        print(f"the server runs on MindSpore: {reason}", file=sys.stderr)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mindspore_rec.command.strict import SettingsError, from_mapping
-from mindspore_rec.command.yaml_text import read_yaml
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.common.data.settings import BadRows, CsvFormat, Sample
+from mindspore_rec.common.strict import SettingsError, from_mapping
+from mindspore_rec.common.yaml_text import read_yaml
 
 __all__ = [
     "EarlyStoppingSettings",
@@ -38,10 +38,12 @@ class KafkaSettings:
         topic: name of the topic.
         format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
             Default: 'arrow'.
-        types: Arrow type of each column, as in `{user: string, price: float64}`. Needed for 'json'
-            and 'tsv'.
+        types: Arrow type of each column, as in `{user: string, price: float64}`. Default: as the
+            columns tell; in messages of Arrow, as in the first message that fits them.
         sample: file with rows, from which the scales of numbers learn before the training. Needed
             if there are numbers.
+        dead_letters: topic for messages that cannot be read. Default: none, the first such message
+            ends the training.
     """
 
     servers: str
@@ -49,10 +51,7 @@ class KafkaSettings:
     format: Literal["arrow", "json", "tsv"] = "arrow"
     types: Mapping[str, str] = field(default_factory=dict)
     sample: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.format != "arrow" and not self.types:
-            raise ValueError(f"types must be given for messages of {self.format}")
+    dead_letters: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,10 @@ from mindspore_rec.command.evaluation import (
     score,
     tables_of_scores,
     task_figures,
-    weights_of,
 )
-from mindspore_rec.command.figures import base_rate
+from mindspore_rec.command.label_levels import label_levels
 from mindspore_rec.command.leaking import leak_warnings
-from mindspore_rec.command.opened import (
-    Parts,
-    one_batch,
-    open_for_refit,
-    open_parts,
-    schema_of,
-)
+from mindspore_rec.command.opened import Parts, open_for_refit, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
@@ -50,7 +43,6 @@ __all__ = ["run"]
 _LINEAR = "logistic_regression"
 _LINEAR_STEPS = 1_000  # in which a weight can reach any usual value
 _MOST_LINEAR_EPOCHS = 30
-_SAMPLE = 100_000  # training rows for the base rate
 _WORKER = "MINDSPORE_REC_COMMAND_WORKER"
 
 
@@ -237,7 +229,7 @@ def _finish(
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
             kind = "logistic" if schema.labels[0].binary else "linear"
             of_models[f"{kind} regression"] = _linear_figures(settings, schema, parts)
-        rates = _base_rates(schema, parts)
+        rates = label_levels(schema, parts).means
         of_models["base rate"] = task_figures(schema, scored.constant(rates))
         heading = f"Test rows: {len(scored.label):,}"
         tables = {heading: metric_table(of_models), **tables_of_scores(schema, scored)}
@@ -283,7 +275,7 @@ def _refit_summary(figures: dict[str, Any]) -> str:
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Return the test metrics of logistic regression, trained until it has converged."""
+    """Return the test metrics of a linear model, trained until it has converged."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.models.logistic_regression import LogisticRegression
 
@@ -291,6 +283,8 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     steps = -(-parts.train.count() // settings.train.batch_size)
     epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
     rate = LogisticRegression.default_learning_rate
+    if not schema.labels[0].binary:  # weights have the size of the label
+        rate *= float(label_levels(schema, parts).spreads[0]) or 1.0
     train = dataclasses.replace(
         settings.train,
         epochs=epochs,
@@ -305,13 +299,6 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     figures = task_figures(schema, score(fitted.model.predict, schema, parts.test))
     close_tables(fitted.model)
     return figures
-
-
-def _base_rates(schema: Schema, parts: Parts) -> list[float]:
-    """Return the mean of each label in a sample of the training rows."""
-    rows = one_batch(parts.whole_train.sample(_SAMPLE, seed=0))
-    labels, weight = schema.labels_of(rows), weights_of(schema, rows)
-    return [base_rate(labels[:, k], weight) for k in range(labels.shape[1])]
 
 
 def _curves(training: dict[str, Any]) -> dict[str, Any]:

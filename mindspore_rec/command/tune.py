@@ -21,8 +21,8 @@ from mindspore_rec.command.settings import (
 )
 from mindspore_rec.command.text import text_table
 from mindspore_rec.command.tune_space import changed, present, suggested
-from mindspore_rec.command.yaml_text import read_yaml
 from mindspore_rec.common.extras import pip_install
+from mindspore_rec.common.yaml_text import read_yaml
 from mindspore_rec.train.models.registry import settings as model_settings
 
 __all__ = ["run"]

@@ -17,6 +17,12 @@ from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.plot import check_plot, save_plot
 from mindspore_rec.plan.readers import FORMATS
 from mindspore_rec.plan.report import plan_text
+from mindspore_rec.plan.schema_options import (
+    add_schema_options,
+    check_schema_options,
+    rows_of_schema,
+    schema_logs,
+)
 from mindspore_rec.plan.simulate import Choices, Plan, simulate
 from mindspore_rec.plan.sizes import OPTIMIZERS, STATE_DTYPES, VALUE_DTYPES, row_bytes
 from mindspore_rec.plan.tier_report import tier_text
@@ -89,7 +95,7 @@ def _orders(text: str) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mindspore_rec.plan", description=_DESCRIPTION)
     add = parser.add_argument
-    add("logs", nargs="+", type=Path, metavar="LOG", help="files, in the order of training")
+    add("logs", nargs="*", type=Path, metavar="LOG", help="files, in the order of training")
     add(
         "--keys",
         type=columns,
@@ -112,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         help="id: numbers are the keys; category: hashed with their column's name; auto: numbers "
         "id, text category (default)",
     )
-    add("--dim", type=int, default=16, help="floats of a row's value (default %(default)s)")
+    add("--dim", type=int, help="floats of a row's value (default 16, or as --schema tells)")
     add("--optimizer", choices=tuple(OPTIMIZERS), default="LazyAdam", help="default %(default)s")
     add("--value-dtype", choices=VALUE_DTYPES, default="float32", help="default %(default)s")
     add("--state-dtype", choices=STATE_DTYPES, default="float32", help="default %(default)s")
@@ -166,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N[,N...]",
         help="admission thresholds tried with the capacities (default 1)",
     )
+    add_schema_options(parser)
     add_worker_options(parser)
     add("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     add("--plot", type=Path, metavar="FILE", help="draw the curve to FILE, .png or .svg")
@@ -176,8 +183,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code: 1 after an error, 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.keys is None and options.table is None:
-        parser.error("--keys is required, or --table with --workers")
+    if options.schema is None and not options.logs:
+        parser.error("LOG is required, or --schema")
+    if options.schema is None and options.keys is None and options.table is None:
+        parser.error("--keys is required, or --schema, or --table with --workers")
     try:
         plan = _chosen_plan(options)
     except (ImportError, OSError, TypeError, ValueError) as error:
@@ -199,11 +208,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _chosen_plan(options: argparse.Namespace) -> Plan | TierPlan | WorkerPlan:
+    check_schema_options(options)
     if options.workers is not None:
         for name in (*_NOT_OF_TIERS, "order", "warm_up", "tiers"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name.replace('_', '-')} must be left out with --workers")
         _check_json(options)
+        if options.schema is not None:
+            rows = rows_of_schema(options.schema, options.logs)
+            return worker_plan(options, schema_logs(rows, options.schema_table))
+        options.dim = 16 if options.dim is None else options.dim
         return worker_plan(options, None if options.keys is None else _log(options))
     check_no_worker_options(options)
     return _plan(options) if options.tiers is None else _tier_plan(options)
@@ -221,7 +235,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             raise ValueError(f"--{name.replace('_', '-')} needs --capacity")
     if options.warm_up is not None:
         raise ValueError("--warm-up needs --tiers")
-    if options.max_idle_seconds and options.time is None:
+    if options.max_idle_seconds and options.time is None and options.schema is None:
         raise ValueError("--max-idle-seconds needs --time")
     if options.plot is not None:
         check_plot(options.plot)
@@ -234,8 +248,10 @@ def _plan(options: argparse.Namespace) -> Plan:
         order=options.order or ["lru"],
         capacity_admission=options.capacity_admission or [1],
     )
-    size = _row_bytes(options)
-    return simulate(_log(options), choices, size, options.batch_size, progress=True)
+    log = _log(options)
+    if options.max_idle_seconds and log.time is None:
+        raise ValueError("--max-idle-seconds needs a column of kind time in the schema")
+    return simulate(log, choices, _row_bytes(options), options.batch_size, progress=True)
 
 
 def _tier_plan(options: argparse.Namespace) -> TierPlan:
@@ -243,8 +259,9 @@ def _tier_plan(options: argparse.Namespace) -> TierPlan:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} must be left out with --tiers")
     _check_json(options)
+    log = _log(options)
     return plan_tiers(
-        _log(options),
+        log,
         options.tiers,
         _row_bytes(options),
         options.batch_size,
@@ -259,6 +276,17 @@ def _row_bytes(options: argparse.Namespace) -> int:
 
 
 def _log(options: argparse.Namespace) -> KeyLog:
+    """Return the log; with a schema, its table decides about `dim` unless the option is given."""
+    if options.schema is not None:
+        logs = schema_logs(rows_of_schema(options.schema, options.logs), options.schema_table)
+        shared = [each for each in logs if each[0].name is None]
+        if len(logs) > 1 and not shared:
+            names = ", ".join(str(group.name) for group, _ in logs)
+            raise ValueError(f"--schema-table must be given: one of {names}")
+        group, log = (shared or logs)[0]
+        options.dim = group.embedding_dim if options.dim is None else options.dim
+        return log
+    options.dim = 16 if options.dim is None else options.dim
     return KeyLog(
         options.logs, options.keys, options.time, options.format, options.header, options.key_type
     )
@@ -272,8 +300,9 @@ def _check_json(options: argparse.Namespace) -> None:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     named = {name: value for name, value in vars(options).items() if name not in ("json", "plot")}
     tiers = None if options.tiers is None else [dataclasses.asdict(each) for each in options.tiers]
-    if options.placements is not None:
-        named["placements"] = str(options.placements)
+    for name in ("placements", "schema"):
+        if named[name] is not None:
+            named[name] = str(named[name])
     return {**named, "tiers": tiers, "logs": [str(path) for path in options.logs]}
 
 

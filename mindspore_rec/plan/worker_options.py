@@ -6,11 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.common.columns.schema.layout import TableGroup
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.placement import Machine
+from mindspore_rec.plan.schema_log import SchemaLog
 from mindspore_rec.plan.workers import PlannedTable, WorkerPlan, plan_workers
 
 __all__ = ["add_worker_options", "check_no_worker_options", "columns", "worker_plan"]
@@ -101,12 +104,14 @@ def check_no_worker_options(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} needs --workers")
 
 
-def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
+def worker_plan(
+    options: argparse.Namespace, log: KeyLog | Sequence[tuple[TableGroup, SchemaLog]] | None
+) -> WorkerPlan:
     """Return the plan for the options; with `--placements`, also write the placements to a file.
 
     Args:
         options: of the command.
-        log: the log of `--keys`, or None.
+        log: the log of `--keys`, or tables of `--schema` with their logs, or None.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.
@@ -139,7 +144,16 @@ def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
     return plan
 
 
-def _tables(options: argparse.Namespace, log: KeyLog | None) -> dict[str, PlannedTable]:
+def _tables(
+    options: argparse.Namespace, log: KeyLog | Sequence[tuple[TableGroup, SchemaLog]] | None
+) -> dict[str, PlannedTable]:
+    if isinstance(log, Sequence):
+        return {
+            group.name or "table": PlannedTable(
+                each, options.dim or group.embedding_dim, options.optimizer
+            )
+            for group, each in log
+        }
     if (log is None) == (options.table is None):
         raise ValueError("--keys and --table exclude each other")
     if log is not None:

@@ -339,6 +339,10 @@ def _exit(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def run() -> NoReturn:
-    """Run the command in this process, then end the process."""
-    _exit(main())
+def run(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command in this process, then end the process.
+
+    Args:
+        arguments: arguments of the command. Default: the arguments of the process.
+    """
+    _exit(main(arguments))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from mindspore_rec.common.run.share import Shares
 from mindspore_rec.common.sync import sync
 from mindspore_rec.train.checkpoint.load import load_chain
 from mindspore_rec.train.checkpoint.run_writer import RunWriter
+from mindspore_rec.train.checkpoint.worker import Worker
 from tests.parallel.loop_workers import Exchange, ThreadGroup, run_workers
 from tests.support.native_table import native_of
 
@@ -229,3 +232,15 @@ def test_a_merge_takes_what_counts_as_saved(net: Net, tmp_path: Path) -> None:
     assert [(each.kind, each.step) for each in writer.saves[-1:]] == [("full", 3)]
     assert steps_of(tmp_path) == [3, 5]
     assert loaded(tmp_path, net) == {1, 2}
+
+
+def test_a_worker_that_is_closed_has_done_its_work() -> None:
+    worker, done = Worker("closes"), threading.Event()
+
+    def work() -> None:
+        time.sleep(0.2)
+        done.set()
+
+    worker.begin(work)
+    worker.close()
+    assert done.is_set()

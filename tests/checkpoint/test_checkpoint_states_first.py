@@ -9,10 +9,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
+from mindspore_rec import HashEmbeddingLookup, RecCheckpoint, load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint import CheckpointError
 from mindspore_rec.stream import QuantileScale
 from tests.checkpoint.hostile_checkpoint import fix
+from tests.checkpoint.test_checkpoint_deltas import Training
 
 
 def rows(net):
@@ -57,6 +58,22 @@ def test_a_network_that_does_not_fit_changes_no_state(net, tmp_path, unique):
     with pytest.raises(ValueError, match="tables are"):
         load_checkpoint(HashEmbeddingLookup(2, name=unique()), path, states={"a": scale})
     assert scale.state_dict() == before
+
+
+def test_a_run_that_does_not_fit_changes_no_state(net, tmp_path, unique):
+    fitted = QuantileScale("x", buckets=4).fit([1.0, 2.0])
+    checkpoint = RecCheckpoint(tmp_path, every_steps=1, states={"a": fitted})
+    training = Training(net, checkpoint)
+    training.step()
+    training.end()
+    scale = QuantileScale("x", buckets=4)
+    before = scale.state_dict()
+    restoring = RecCheckpoint(tmp_path, every_steps=1, states={"a": scale})
+    with pytest.raises(ValueError, match="tables are"):
+        restoring.restore(HashEmbeddingLookup(2, name=unique()))
+    assert scale.state_dict() == before
+    assert restoring.restore(net) == 1
+    assert scale.state_dict() == fitted.state_dict() != before
 
 
 @pytest.mark.parametrize("states", [[1], 5, "scale"])

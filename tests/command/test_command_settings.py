@@ -16,7 +16,7 @@ from mindspore_rec.command.settings import (
     read_settings,
     settings_of,
 )
-from mindspore_rec.command.yaml_text import parse_yaml
+from mindspore_rec.common.yaml_text import parse_yaml
 
 COLUMNS = {"user": "category", "clicked": "label"}
 

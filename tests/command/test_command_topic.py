@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mindspore_rec.command.main import main
+from mindspore_rec.common.stream.kafka_client import KafkaClient
 from mindspore_rec.stream import KafkaWriter, pack
 from tests.command.click_table import click_table
 from tests.support.kafka_broker import make_topic, started_broker
@@ -58,3 +59,29 @@ def send(address: str, topic: str, rows: int) -> None:
         writer.flush()
     finally:
         writer.close()
+
+
+def test_lines_of_json_need_no_types(tmp_path: Path):
+    """Types follow from the columns, of which the sample decides whether users are texts."""
+    click_table(500).to_parquet(tmp_path / "sample.parquet")
+    with started_broker(tmp_path / "kafka") as broker:
+        topic = make_topic(broker.address)
+        rows = click_table(400).drop(columns=["tags", "time"])
+        writer = KafkaWriter(broker.address)
+        for row in [*rows.to_dict("records"), {"user": "u1", "price": 1.0, "clicked": 2}]:
+            writer.send(topic, None, json.dumps(row).encode())
+        writer.close()
+        yaml = tmp_path / "clicks.yaml"
+        text = YAML.format(address=broker.address, topic=topic)
+        text = text.replace("kafka: {", "kafka: {format: json, dead_letters: dead, ")
+        yaml.write_text(text)
+        done = run_program("-m", "mindspore_rec", "train", yaml, "--idle-seconds", "2")
+        assert done.returncode == 0, done.stderr
+        metrics = json.loads((tmp_path / "clicks.run" / "metrics.json").read_text())
+        assert metrics["training"]["samples"] == 400
+        client = KafkaClient(broker.address, "dead")
+        client.seek({0: 0})
+        (letter,) = client.poll(5, ())[0]
+        client.close()
+    detail = dict(letter.headers)["detail"].decode()
+    assert detail.startswith("column 'clicked' must be 0 or 1"), detail

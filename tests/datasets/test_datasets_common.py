@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +19,8 @@ from datasets.common import as_dataset, batches, rebatch, write_packed
 from datasets.common.blocks import Batch
 from datasets.common.manifest import Manifest
 from datasets.common.packed import FORMATS, new_directory
+from datasets.common.reader import BlockOrder
+from mindspore_rec.data import ArrowBatches, join_states, read
 
 NAMES = ("ids", "dense", "label")
 
@@ -42,14 +48,12 @@ def same(one: Batch, two: Batch) -> bool:
     return list(one) == list(two) and all(np.array_equal(one[n], two[n]) for n in one)
 
 
-@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 12), st.booleans())
-def test_rebatch_keeps_rows_in_order_whatever_the_blocks(sizes, batch_size, drop) -> None:
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 12))
+def test_rebatch_keeps_rows_in_order_whatever_the_blocks(sizes, batch_size) -> None:
     blocks = [{"ids": np.arange(n).reshape(n, 1) + 100 * i} for i, n in enumerate(sizes)]
     rows = [int(row) for block in blocks for row in block["ids"][:, 0]]
     expected = [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
-    if drop and expected and len(expected[-1]) < batch_size:
-        expected.pop()
-    found = [batch["ids"][:, 0].tolist() for batch in rebatch(blocks, batch_size, drop)]
+    found = [batch["ids"][:, 0].tolist() for batch in rebatch(blocks, batch_size)]
     assert found == expected
 
 
@@ -114,6 +118,33 @@ def test_all_sources_shuffle_alike_where_blocks_are_alike(tmp_path) -> None:
         write_packed([rows], tmp_path / form, form, block_rows=100)
     one, two = (first_ids(batches(tmp_path / f, 64, shuffle=True, seed=3)) for f in FORMATS)
     assert one == two
+
+
+@pytest.mark.parametrize("divide", ["rows", "windows"])
+def test_the_order_of_blocks_is_resumed_and_divided(tmp_path, divide) -> None:
+    write_packed([make_rows(1000)], tmp_path / "set", "parquet", block_rows=10)
+    rows = read(tmp_path / "set" / "data.parquet")
+
+    def share(worker: int, workers: int, state: object = None) -> ArrowBatches:
+        made = rows.batches(60, order=BlockOrder(True, 3, 4), divide=divide)
+        made.split_by_worker(worker, workers)
+        if state is not None:
+            made.load_state_dict(json.loads(json.dumps(state)))
+        return made
+
+    def ids(reading: Iterable[Any], most: int | None = None) -> list[int]:
+        read = (each.plain["ids"] for each in itertools.islice(reading, most))
+        return [int(row[0]) for column in read for row in column.to_pylist()]
+
+    whole = first_ids(batches(tmp_path / "set", 60, True, 3, shuffle_blocks=4))
+    alone = share(0, 1)
+    assert ids(alone.read(), 5) == whole[:300]
+    assert ids(share(0, 1, alone.state_dict()).read()) == whole[300:]
+    three = [share(worker, 3) for worker in range(3)]
+    found = [row for each in three for row in ids(each.read(), 7)]
+    state = join_states([each.state_dict() for each in three])
+    found += [row for worker in range(2) for row in ids(share(worker, 2, state).read())]
+    assert sorted(found) == list(range(1000))
 
 
 def test_a_changed_batch_changes_no_other(source) -> None:

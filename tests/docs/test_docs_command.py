@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
+from mindspore_rec.command.opened import schema_of
 from mindspore_rec.command.settings import (
     KafkaSource,
     Settings,
@@ -19,9 +20,9 @@ from mindspore_rec.command.settings import (
     read_settings,
     settings_of,
 )
-from mindspore_rec.command.yaml_text import parse_yaml
-from tests.docs.test_docs_your_first_model import clicks
-from tests.support.processes import ROOT
+from mindspore_rec.common.stream.schema_format import message_types
+from mindspore_rec.common.yaml_text import parse_yaml
+from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
 
@@ -36,6 +37,9 @@ def block(language: str) -> str:
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Run a line of a shell, which may write what is printed to a file."""
     words = shlex.split(line)
+    if words[0] == "python":
+        run_python(*words[1:], cwd=Path())
+        return
     assert words.pop(0) == "mindspore-rec"
     target = words[words.index(">") + 1] if ">" in words else None
     capsys.readouterr()
@@ -48,21 +52,21 @@ def test_the_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    clicks(4000).to_csv("clicks.csv", index=False)
     for line in block("bash").splitlines():
         run(line, capsys)
     assert json.loads(Path("metrics.json").read_text())["metrics"]["clicked"]["auc"] > 0.6
     scores = pd.read_parquet("scores.parquet")
-    assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 4000
+    assert list(scores.columns) == ["user", "item", "probability"] and len(scores) == 20_000
     assert Path("clicks.run/report.html").exists()
 
 
 def test_the_topic_is_legal() -> None:
     source = re.findall(r"```yaml\n(source: {kafka.*?)```", PAGE, re.DOTALL)
-    columns = "columns: {user: category, price: number, clicked: label}"
+    columns = "columns: {user: {kind: category, values: text}, price: number, clicked: label}"
     settings = settings_of(parse_yaml(source[0] + columns))
     assert isinstance(settings.source, KafkaSource)
-    assert set(settings.source.kafka.types) == set(settings.columns)
+    types = message_types(schema_of(settings), settings.source.kafka.format)
+    assert [str(each) for each in types.types] == ["string", "double", "int64"]
 
 
 def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:

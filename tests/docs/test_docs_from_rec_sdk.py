@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "from_rec_sdk.md").read_text(encoding="utf-8")
 def test_two_labels_and_the_loss_alone(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     (tmp_path / "program.py").write_text(code)
-    assert run_python("program.py", cwd=tmp_path).strip() == "True 50"
+    assert run_python("program.py", cwd=tmp_path).strip() == "True 133"
 
 
 @pytest.mark.parametrize(("option", "words"), [("use_mpi", "one process"), ("use_hot", "CacheCon")])

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from mindspore_rec.data import example_clicks
 from tests.support.processes import ROOT, run_python
 
 GUIDE = ROOT / "docs" / "your_first_model.md"
@@ -21,28 +22,12 @@ def blocks(language: str) -> list[str]:
 TEN_LINES, OWN_NETWORK = blocks("python")
 
 
-def clicks(rows: int) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    user, item = rng.integers(0, 50, rows), rng.integers(0, 30, rows)
-    price = np.exp(rng.normal(3, 1, rows)).round(2)
-    score = 2.0 * (user % 2 + item % 2) - 2 + np.log(price) - 3
-    table = pd.DataFrame(
-        {
-            "time": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(rows), unit="s"),
-            "user": [f"u{k}" for k in user],
-            "item": [f"item-{k}" for k in item],
-            "city": rng.choice(np.array(["Lyon", "Oslo", None], object), rows),
-            "price": price,
-            "clicked": (rng.random(rows) < 1 / (1 + np.exp(-score))).astype(int),
-        }
-    )
-    table.loc[3, "price"] = np.nan
-    return table
-
-
-def test_the_guide_shows_the_columns_its_code_reads():
-    (rows,) = blocks("csv")
-    assert rows.splitlines()[0].split(",") == list(clicks(4).columns)
+def test_the_command_writes_the_rows_that_the_guide_shows(tmp_path):
+    (rows,), (command,) = blocks("csv"), blocks("bash")
+    python, *arguments = shlex.split(command)
+    assert python == "python"
+    run_python(*arguments, cwd=tmp_path)
+    assert (tmp_path / "clicks.csv").read_text(encoding="utf-8").startswith(rows)
 
 
 def test_ten_lines_and_under_40():
@@ -55,7 +40,8 @@ def test_ten_lines_and_under_40():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_from_file_to_prediction(tmp_path, kind):
-    table = clicks(20_000)
+    table = example_clicks()
+    table.loc[3, "price"] = np.nan
     text = TEN_LINES.replace("clicks.csv", f"clicks.{kind}")
     if kind == "csv":
         table.to_csv(tmp_path / "clicks.csv", index=False)
@@ -82,7 +68,7 @@ print(ops.sigmoid(model.predict(*columns(test[:5]))).asnumpy())
 
 
 def test_own_network_again_and_later_with_numbers_of_every_kind(tmp_path):
-    table = clicks(20_000)
+    table = example_clicks()
     for row, price in ((7, -1.0), (8, np.inf), (9, -np.inf), (10, np.nan), (11, 1e300)):
         table.loc[row::2_000, "price"] = price
     table.to_csv(tmp_path / "clicks.csv", index=False)

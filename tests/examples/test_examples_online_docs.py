@@ -31,7 +31,7 @@ def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     for line, promise in zip(printed, promised.splitlines(), strict=True):
         if "AUC" in line:
             assert abs(float(line.split()[-1]) - float(promise.split()[-1])) < 0.02, line
-    assert run("serve.py") == ["step 80 user 4 clicks more: [ True]"]
+    assert run("serve.py") == ["step 80 u7 clicks more than u0: [ True]"]
 
     (session,) = re.findall(r"```\n(\$ python files.py\n.*?)```", text, re.S)
     for said in re.findall(r"\$ python (.*)\n(.*)\n", session):

@@ -17,5 +17,5 @@ def test_the_stage_of_the_guide_runs(tmp_path: Path) -> None:
     (tmp_path / "stage.py").write_text(example + shown, encoding="utf-8")
     printed = run_python("stage.py", cwd=tmp_path)
     assert printed.splitlines()[-1] == (
-        "1700000001 ['user', 'hour', 'ids', 'dense', 'label'] ['user', 'ids'] [[0.0], [1.0]]"
+        "1767225601 ['user', 'hour', 'ids', 'dense', 'label'] ['user', 'ids'] [[0.0], [1.0]]"
     )

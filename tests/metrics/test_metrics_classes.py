@@ -22,7 +22,9 @@ from mindspore_rec.metrics import (
     StreamingAUC,
     functional,
 )
+from mindspore_rec.train.metrics.accuracy import Accuracy
 from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.number_errors import MAE, MSE, RMSE
 
 FUNCTIONS: dict[type[BinaryMetric], Callable[..., float]] = {
     AUC: functional.auc,
@@ -231,6 +233,60 @@ def test_set_indexes_chooses_the_inputs(kind) -> None:
     assert metric.eval() == filled(kind, *columns).eval()
     with pytest.raises(ValueError, match="set_indexes chooses among more"):
         kind().update(*spread, columns[0])
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@given(rows=ROWS, data=st.data())
+def test_a_weight_of_w_counts_like_w_rows(kind, rows: list, data: st.DataObject) -> None:
+    label, prediction, _ = (np.array(c) for c in zip(*rows, strict=True))
+    prediction = prediction.astype(np.float32)
+    weight = np.array([data.draw(st.integers(0, 3)) for _ in rows])
+    metric = kind(weighted=True)
+    other = kind(weighted=True)
+    metric.update(prediction[::2], label[::2], weight[::2])
+    other.update(prediction[1::2], label[1::2], weight[1::2].reshape(-1, 1))
+    metric.merge([other])
+    assert metric.rows == len(rows)
+    values = [metric.eval(), FUNCTIONS[kind](label, prediction, weight)]
+    expected = math.nan
+    if weight.sum():
+        repeated = np.repeat(label, weight), np.repeat(prediction, weight)
+        expected = FUNCTIONS[kind](*repeated)
+    assert values == pytest.approx([expected] * 2, nan_ok=True)
+
+
+@pytest.mark.parametrize("kind", [Accuracy, MAE, MSE, RMSE])
+def test_further_metrics_weight_rows_and_merge(kind: type[BinaryMetric]) -> None:
+    rng = np.random.default_rng(7)
+    label, prediction = rng.integers(0, 2, 50), rng.random(50)
+    weight = rng.integers(0, 4, 50)
+    metric, other, repeated = kind(weighted=True), kind(weighted=True), kind()
+    metric.update(prediction[:20], label[:20], weight[:20])
+    other.update(prediction[20:], label[20:], weight[20:])
+    metric.merge([other])
+    repeated.update(np.repeat(prediction, weight), np.repeat(label, weight))
+    assert metric.eval() == pytest.approx(repeated.eval())
+    errors = np.abs(np.repeat(prediction, weight) - np.repeat(label, weight))
+    expected = {Accuracy: (errors < 0.5).mean(), MAE: errors.mean(), MSE: (errors**2).mean()}
+    assert repeated.eval() == pytest.approx(expected.get(kind, math.sqrt(expected[MSE])))
+
+
+def test_weights_are_checked() -> None:
+    metric = LogLoss(weighted=True)
+    for weight, words in (
+        ([1.0, -1.0], "weight must be at least 0, got -1.0 at row 1"),
+        ([1.0, math.nan], "weight must be finite"),
+        ([1.0], "one length"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            metric.update([0.5, 0.5], [0, 1], weight)
+    with pytest.raises(ValueError, match=r"takes \(prediction, label, weight\), got 2 inputs"):
+        metric.update([0.5, 0.5], [0, 1])
+    with pytest.raises(ValueError, match="GAUC takes no weights"):
+        GAUC(weighted=True)
+    assert metric.rows == 0
+    with pytest.raises(ValueError, match="same settings"):
+        metric.merge([filled(LogLoss, [0.5], [1])])
 
 
 @pytest.mark.parametrize("kind", [AUC, GAUC])

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from tests.defects.all_defects import DEFECTS
 from tests.defects.build import Tree
 from tests.defects.entry import ROOT, Defect
 from tests.defects.tools import GoogleTest, run_tool
-from tests.mutants.clean import CleanTimes
+from tests.mutants.clean import CleanRuns
 from tests.mutants.draw import ROOMS, draw, survivors
 from tests.mutants.equivalents import Equivalents
 from tests.mutants.judge import Judge, Verdict
@@ -44,6 +45,8 @@ _NATIVE_TESTS = ROOT / "build" / "csrc-native"
 _SETTINGS = "lives=10"
 # A mutant may ask for any memory: it gets an error and not the machine's.
 _MEMORY = 12 << 30
+# A test that hangs is ended so many times sooner than by its limit, which is ample.
+_SOONER = 3
 
 KINDS = ("named", "native", "python")
 
@@ -63,8 +66,8 @@ def build_native_tests(jobs: int) -> None:
 
 
 def judge_of(tree: Tree, kinds: set[str], jobs: int) -> Judge:
-    """Return a judge who knows how long the tests take in a tree as it is."""
-    clean = CleanTimes(tree.root, tree.root.with_name("clean.json"))
+    """Return a judge who knows what the tests run, and for how long, in a tree as it is."""
+    clean = CleanRuns(tree.root, tree.root.with_name("clean.json"))
     native_times: dict[str, dict[str, float]] = {}
     names: set[str] = set()
     if "native" in kinds:
@@ -74,15 +77,24 @@ def judge_of(tree: Tree, kinds: set[str], jobs: int) -> Judge:
             times = [clean.of_native(tree.program, each) for each in room.native_tests]
             native_times[room.name] = {name: each for some in times for name, each in some.items()}
     if "python" in kinds:
-        folders = (ROOT / each for room in ROOMS for each in room.tests)
-        paths = (path for folder in folders for path in folder.rglob("test_*.py"))
-        names |= {path.relative_to(ROOT).as_posix() for path in paths}
+        names |= set(tests_of_rooms())
     return Judge(native_times, clean.of_files(sorted(names), jobs), Equivalents())
+
+
+def tests_of_rooms() -> list[str]:
+    """Return the rooms' files of tests in Python."""
+    tests = [ROOT / each for room in ROOMS for each in room.tests]
+    files = [
+        file for each in tests for file in ([each] if each.is_file() else each.rglob("test_*.py"))
+    ]
+    return [file.relative_to(ROOT).as_posix() for file in files]
 
 
 def judge_named(defect: Defect, tree: Tree) -> Named:
     """Put a defect back, and run the test that came with its mend."""
     tool = defect.regression
+    if defect.hangs:
+        tool = replace(tool, limit=tool.limit / _SOONER)
     number, sentence = defect.number, defect.sentence
     try:
         with tree.with_edits(defect.edits, {tool.needs}):
@@ -203,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, hard))
     os.environ.setdefault("MINDSPORE_REC_TESTS", _SETTINGS)
+    os.environ.pop("MINDSPORE_REC_NIGHTLY", None)  # its cases prove little more, and take long
     for report in run_mutants(options, end):
         if options.json:  # each time: a run that is ended loses nothing
             options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -1,30 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds that tests take on the code as it is, which limit them on a mutant.
+"""Seconds that tests take on the code as it is, which limit them on a mutant, and lines they run.
 
-They are kept in a file beside the digest of the test's text: only tests that have changed, or are
-new, run again.
+They are kept in a file beside the digest of the test's text and, if it runs Python, of the rooms'
+code: only tests that have changed, or are new, or run other code, run again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.mutants.draw import ROOMS
+from tests.mutants.lines_run import FOLDER
 from tests.support.slow_tests import SLOW
 from tools import quick
 
-__all__ = ["CleanTimes"]
+__all__ = ["CleanRuns", "TestRun"]
 
 
-class CleanTimes:
-    """Times of tests without a mutant.
+@dataclass(frozen=True)
+class TestRun:
+    """What is known of a test in Python.
+
+    Args:
+        seconds: that it takes.
+        lines: that it runs, by file.
+    """
+
+    __test__ = False  # it is no test
+
+    seconds: float
+    lines: Mapping[str, Sequence[int]]
+
+    def of(self, file: str) -> Sequence[int]:
+        """Return the lines of a file that the test runs."""
+        return self.lines.get(file, ())
+
+
+class CleanRuns:
+    """Runs of tests without a mutant.
 
     Args:
         root: a tree as it is, in which they run.
@@ -35,22 +57,27 @@ class CleanTimes:
         self._root = root
         self._kept = kept
         known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-        self._known: dict[str, dict[str, float]] = known
+        self._known: dict[str, dict[str, Any]] = known
 
-    def of_files(self, names: Iterable[str], jobs: int) -> dict[str, float]:
-        """Return the seconds of each file of tests in Python; slow and failing ones are left out.
+    def of_files(self, names: Iterable[str], jobs: int) -> dict[str, TestRun]:
+        """Return the tests in files of Python; slow files and failing tests are left out.
 
         Args:
             names: of the files, in the tree.
             jobs: files that run side by side.
         """
-        keys = {name: self._key(name, [name]) for name in names if name not in SLOW}
+        folders = (self._root / folder for room in ROOMS for folder in room.folders)
+        code = sorted(path for folder in folders for path in folder.rglob("*.py"))
+        keys = {name: self._key(name, [name, *code]) for name in names if name not in SLOW}
         unknown = [name for name, key in keys.items() if key not in self._known]
         if unknown:
-            times = _seconds_of_files(self._root, unknown, jobs)
-            measured = ((name, keys[name]) for name in unknown)
-            self._keep({k: {name: times[name]} if name in times else {} for name, k in measured})
-        return {name: self._known[key][name] for name, key in keys.items() if self._known[key]}
+            tests = _runs_of_files(self._root, unknown, jobs)
+            of_file: dict[str, dict[str, Any]] = {keys[name]: {} for name in unknown}
+            for test, run in tests.items():
+                of_file[keys[test.partition("::")[0]]][test] = run
+            self._keep(of_file)
+        known = (self._known[key].items() for key in keys.values())
+        return {test: TestRun(**run) for tests in known for test, run in tests}
 
     def of_native(self, program: Path, folder: str) -> dict[str, float]:
         """Return the seconds of each test in a folder of C++; failing ones are left out."""
@@ -62,40 +89,32 @@ class CleanTimes:
             self._keep({key: _seconds_of_native(self._root, program, wanted)})
         return self._known[key]
 
-    def _key(self, name: str, files: Iterable[str]) -> str:
+    def _key(self, name: str, files: Iterable[str | Path]) -> str:
         data = b"".join((self._root / file).read_bytes() for file in files)
         return f"{name} {hashlib.sha256(data).hexdigest()[:16]}"
 
-    def _keep(self, times: dict[str, dict[str, float]]) -> None:
-        self._known = {**times, **self._known}
+    def _keep(self, runs: Mapping[str, dict[str, Any]]) -> None:
+        names = {key.split()[0] for key in runs}
+        others = {key: each for key, each in self._known.items() if key.split()[0] not in names}
+        self._known = {**others, **runs}
         self._kept.parent.mkdir(parents=True, exist_ok=True)
-        self._kept.write_text(json.dumps(self._known, indent=1) + "\n", encoding="utf-8")
+        self._kept.write_text(json.dumps(self._known) + "\n", encoding="utf-8")
 
 
-def _seconds_of_files(root: Path, files: Sequence[str], jobs: int) -> dict[str, float]:
+def _runs_of_files(root: Path, files: Sequence[str], jobs: int) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
-        report = Path(folder) / "junit.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
-        command += ["-n", str(jobs), "--dist", "loadfile", "-o", "junit_family=xunit1"]
-        command += [f"--junit-xml={report}", *files]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-        if not report.exists():
+        command += ["-p", "tests.mutants.lines_run", "-n", str(jobs), "--dist", "loadfile", *files]
+        environment = {**os.environ, FOLDER: folder}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        runs = {}
+        for path in Path(folder).glob("*.json"):
+            runs.update(json.loads(path.read_text(encoding="utf-8")))
+        if not runs:
             raise RuntimeError(
                 f"the tests of the tree as it is did not run:\n{done.stdout[-3000:]}"
             )
-        return _seconds_of_report(report)
-
-
-def _seconds_of_report(report: Path) -> dict[str, float]:
-    """Return the seconds of each file in a report of pytest in which all tests have passed."""
-    seconds: dict[str, float] = defaultdict(float)
-    failing = set()
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        file = case.get("file", "")
-        seconds[file] += float(case.get("time", 0))
-        if any(each.tag in ("failure", "error") for each in case):
-            failing.add(file)
-    return {file: round(each, 2) for file, each in seconds.items() if file not in failing}
+        return runs
 
 
 def _seconds_of_native(root: Path, program: Path, wanted: str) -> dict[str, float]:

@@ -28,7 +28,7 @@ class Room:
         name: as a report has it.
         folders: its files.
         native_tests: folders of its tests in C++.
-        tests: folders of its tests in Python.
+        tests: folders of its tests in Python, and files of tests in other rooms' folders.
         outer_tests: tests in Python that a change of C++ meets if the tests in C++ have passed.
     """
 
@@ -55,14 +55,18 @@ ROOMS = (
     Room(
         "table",
         ("mindspore_rec/csrc/table",),
-        ("tests/csrc/table", "tests/csrc/readers"),
+        ("tests/csrc/table", "tests/csrc/readers", "tests/csrc/workers", "tests/csrc/ops"),
         outer_tests=_TABLES,
     ),
-    Room("stream", ("mindspore_rec/common/stream",), tests=("tests/stream",)),
+    Room(
+        "stream",
+        ("mindspore_rec/common/stream",),
+        tests=("tests/stream", "tests/online", "tests/serving/following"),
+    ),
     Room(
         "checkpoint",
         ("mindspore_rec/common/run", "mindspore_rec/train/checkpoint"),
-        tests=("tests/checkpoint",),
+        tests=("tests/checkpoint", "tests/serving/following"),
     ),
 )
 
@@ -91,7 +95,7 @@ def draw(seed: str, count: int, native: bool, root: Path = ROOT) -> list[Iterato
 
 
 def survivors(report: Path, native: bool, root: Path = ROOT) -> list[Iterator[Mutant]]:
-    """Return the mutants that survived by a report, if their lines are as they were."""
+    """Return the mutants that survived by a report, if their lines' text is as it was."""
     entries = json.loads(report.read_text(encoding="utf-8"))["survivors"]
     mutants = []
     for entry in entries:
@@ -99,7 +103,9 @@ def survivors(report: Path, native: bool, root: Path = ROOT) -> list[Iterator[Mu
             text = (root / entry["file"]).read_text(encoding="utf-8")
             places = cpp_places if native else python_places
             wanted = (entry["old"], entry["new"])
-            mutants += [m for m in places(entry["file"], text) if m.lines(text)[1:] == wanted]
+            same = [m for m in places(entry["file"], text) if m.lines(text)[1:] == wanted]
+            same.sort(key=lambda m: abs(m.lines(text).number - entry["line"]))
+            mutants += same[:1]  # of equal lines the nearest
     return [iter([each]) for each in mutants]
 
 

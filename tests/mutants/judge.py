@@ -5,27 +5,31 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.defects.build import Tree
 from tests.defects.entry import ROOT
 from tests.defects.tools import Finding, GoogleTest, Pytest, run_tool
+from tests.mutants.clean import TestRun
 from tests.mutants.draw import room_of
 from tests.mutants.equivalents import Equivalents
 from tests.mutants.mutant import Mutant
-from tools import quick
+from tests.mutants.nearest import nearest
 
 __all__ = ["Judge", "Verdict"]
 
 # What ran, and what came of it; the mutant is in the tree meanwhile.
 _Runs = Generator[tuple[str, Finding], None, None]
 
-# So long the nearest tests take that a mutant meets first, and others that it meets if it survives,
-# on the code as it is.
-_SECONDS = 20.0
-_MORE_SECONDS = 60.0
+# So long take, on the code as it is, the tests in Python that a mutant of Python meets, and those
+# of them that it meets first: to wait for one that hangs must not take long.
+_SECONDS = 60.0
+_FIRST_SECONDS = 20.0
+# So long take the long tests in C++ that a mutant of C++ meets.
+_LONG_SECONDS = 20.0
 # C++ tests that take longer than the others run after them.
 _QUICK = 0.5
 # A mutant's tests may take so many times as long, and MindSpore so long to be imported.
@@ -65,25 +69,26 @@ class Judge:
 
     Args:
         native_times: seconds of tests in C++, by the name of the room.
-        times: seconds of files of tests in Python.
+        runs: tests in Python.
         equivalents: mutants that no test can find.
     """
 
     def __init__(
         self,
         native_times: Mapping[str, Mapping[str, float]],
-        times: Mapping[str, float],
+        runs: Mapping[str, TestRun],
         equivalents: Equivalents,
     ) -> None:
         self._native_times = native_times
-        self._times = times
+        self._tests = runs
         self._equivalents = equivalents
 
     def judge(self, mutant: Mutant, tree: Tree) -> Verdict:
         """Put a mutant into a tree, run tests until one fails, and take it out again."""
         room = room_of(mutant.file).name
-        lines = mutant.lines((ROOT / mutant.file).read_text(encoding="utf-8"))
-        why = self._equivalents.why(mutant.file, lines)
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        lines = mutant.lines(text)
+        why = self._equivalents.why(mutant.file, lines, text)
         if why is not None:
             return Verdict(room, mutant.file, *lines, "equivalent", why)
         begin = time.monotonic()
@@ -104,16 +109,20 @@ class Judge:
         return Verdict(room, mutant.file, *lines, outcome, said, tests, seconds)
 
     def _runs(self, mutant: Mutant, tree: Tree) -> _Runs:
-        near, far = self._nearest(mutant.file)
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        tests = nearest(mutant, text, self._tests, _SECONDS)
+        first = _that_fit({each: self._tests[each].seconds for each in tests}, _FIRST_SECONDS)
+        more = [each for each in tests if each not in first]
         with tree.with_edits([mutant], set()):
-            for files in filter(None, (near, far)):
-                yield self._pytest(files, tree.root)
+            yield self._pytest(list(first) or more, tree.root)
+            if first and more:
+                yield self._pytest(more, tree.root)
 
     def _native_runs(self, mutant: Mutant, tree: Tree) -> _Runs:
         times = self._native_times[room_of(mutant.file).name]
         short = {name: each for name, each in times.items() if each <= _QUICK}
         long = {name: times[name] for name in sorted(times.keys() - short.keys())}
-        long = _that_fit(long, _SECONDS)
+        long = _that_fit(long, _LONG_SECONDS)
         with tree.with_edits([mutant], {"tests"}):
             tree.build([GoogleTest()])
             for some in filter(None, (short, long)):
@@ -121,25 +130,23 @@ class Judge:
                 tool = GoogleTest(names=":".join(some), limit=limit)
                 folders = ", ".join(room_of(mutant.file).native_tests)
                 yield f"{len(some)} tests of {folders}", run_tool(tool, tree.root)
+            outer = room_of(mutant.file).outer_tests
             with tree.with_module():
-                yield self._pytest(room_of(mutant.file).outer_tests, tree.root)
+                yield self._pytest([t for t in self._tests if _file(t) in outer], tree.root)
 
-    def _nearest(self, file: str) -> tuple[list[str], list[str]]:
-        """Return the tests of the room that are nearest to a file, and others."""
-        near = [path.as_posix() for path in quick.nearest_tests([Path(file)])]
-        folders = room_of(file).tests
-        own = [each for each in near if any(each.startswith(f"{f}/") for f in folders)]
-        times = {each: self._times[each] for each in own if each in self._times}
-        first = _that_fit(times, _SECONDS)
-        others = {each: seconds for each, seconds in times.items() if each not in first}
-        return list(first), list(_that_fit(others, _MORE_SECONDS))
-
-    def _pytest(self, files: Iterable[str], root: Path) -> tuple[str, Finding]:
-        files = [each for each in files if each in self._times]
-        if not files:
+    def _pytest(self, tests: Sequence[str], root: Path) -> tuple[str, Finding]:
+        if not tests:
             raise ValueError("a mutant must meet tests, and none of its room's has passed without")
-        limit = _IMPORT + _TIMES * sum(self._times[each] for each in files)
-        return " ".join(files), run_tool(Pytest(names=tuple(files), limit=limit), root)
+        limit = _IMPORT + _TIMES * sum(self._tests[each].seconds for each in tests)
+        files = Counter(map(_file, tests))
+        title = ", ".join(f"{count} of {file}" for file, count in files.items())
+        # Tests of a file in a row, which may share what is made for them.
+        names = sorted(tests, key=lambda test: list(files).index(_file(test)))
+        return title, run_tool(Pytest(names=tuple(names), limit=limit), root)
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _that_fit(times: Mapping[str, float], seconds: float) -> dict[str, float]:

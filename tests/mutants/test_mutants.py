@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +20,15 @@ from tests.defects.entry import ROOT, Defect
 from tests.defects.test_defects import exists
 from tests.defects.tools import Finding
 from tests.mutants import judge as judges
+from tests.mutants.clean import CleanRuns, TestRun
 from tests.mutants.cpp_places import cpp_places
 from tests.mutants.draw import ROOMS, draw, room_of, survivors
-from tests.mutants.equivalents import ACCEPTED, Equivalents
+from tests.mutants.equivalents import ACCEPTED, Equivalent, Equivalents
 from tests.mutants.judge import Judge
+from tests.mutants.lines_run import FOLDER
 from tests.mutants.mended import MENDED
 from tests.mutants.mutant import Mutant
+from tests.mutants.nearest import nearest
 from tests.mutants.python_places import python_places
 from tests.mutants.report import Report
 
@@ -119,10 +125,110 @@ def test_each_room_is_drawn_from() -> None:
     assert {room_of(each.file).name for each in drawn} == {room.name for room in ROOMS}
 
 
+# ---- the nearest tests
+
+
+def test_each_room_has_its_tests() -> None:
+    paths = [
+        each for room in ROOMS for each in (*room.tests, *room.native_tests, *room.outer_tests)
+    ]
+    assert [each for each in paths if not (ROOT / each).exists()] == []
+
+
+CODE = """\
+LIMIT = 3
+def take(
+    most=4,
+):
+    if most > LIMIT and (
+        most < 10
+    ):
+        print(most)
+    return most
+def give(
+):
+    return 5 + 6
+"""
+RUNS = {
+    f"t.py::{name}": TestRun(seconds, {"mindspore_rec/common/stream/a.py": lines})
+    for name, seconds, lines in [
+        ("long", 9, [5, 6, 8]), ("short", 1, [5, 9]), ("shorter", 0.5, [9]), ("other", 2, [12]),
+        ("elsewhere", 0.1, []), ("shorter[2]", 0.6, [9]),
+    ]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ("10", ["short", "long"]),  # by its statement, of which Python names any line
+        ("print(most)", ["long"]),
+        ("4", ["shorter", "short", "long", "shorter[2]"]),  # a default: by its function
+        ("3", ["shorter", "short", "other", "long", "shorter[2]"]),
+        ("+", ["other"]),
+    ],
+)
+def test_the_nearest_tests_run_the_changed_line(changed: str, chosen: list[str]) -> None:
+    start = CODE.index(changed)
+    mutant = Mutant("mindspore_rec/common/stream/a.py", start, start + len(changed), "x")
+    names = [test.partition("::")[2] for test in nearest(mutant, CODE, RUNS, 60)]
+    assert names == chosen
+    assert len(nearest(mutant, CODE, RUNS, 0)) == 1
+
+
+def test_a_statement_that_no_test_runs_is_met_by_tests_of_its_function() -> None:
+    runs = {"t.py::other": RUNS["t.py::other"], "t.py::shorter": RUNS["t.py::shorter"]}
+    start = CODE.index("print")
+    mutant = Mutant("mindspore_rec/common/stream/a.py", start, start + len("print(most)"), "pass")
+    assert nearest(mutant, CODE, runs, 60) == ["t.py::shorter"]
+
+
+def test_a_clean_run_knows_the_lines_that_tests_run(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree", 1)
+    clean = CleanRuns(tree.root, tmp_path / "clean.json")
+    runs = clean.of_files([TESTS], 1)
+    mutant = idle_too_soon()
+    line, _, _ = mutant.lines((ROOT / FILE).read_text(encoding="utf-8"))
+    near = [test for test, run in runs.items() if line in run.of(FILE)]
+    assert near and set(near) < set(runs)
+    assert runs == CleanRuns(tree.root, tmp_path / "clean.json").of_files([TESTS], 1)
+
+
+THREADS = """
+from threading import Event, Thread
+from mindspore_rec.common.stream.channel_log import headers_of
+
+def later():
+    may.wait()
+    headers_of("sender", 1, 0)
+
+may, thread = Event(), Thread(target=later)
+
+def test_one():
+    thread.start()
+
+def test_two():
+    may.set()
+    thread.join()
+"""
+
+
+def test_a_thread_runs_lines_for_the_test_that_began_it(tmp_path: Path) -> None:
+    (tmp_path / "test_threads.py").write_text(THREADS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.lines_run", str(tmp_path)]
+    environment = {**os.environ, FOLDER: str(tmp_path)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (found,) = tmp_path.glob("*.json")
+    tests = json.loads(found.read_text(encoding="utf-8"))
+    one, two = (tests[f"test_threads.py::{name}"]["lines"] for name in ("test_one", "test_two"))
+    assert list(one) == ["mindspore_rec/common/stream/channel_log.py"] and not two
+
+
 # ---- survivors
 
 FILE = "mindspore_rec/common/stream/patience.py"
 TESTS = "tests/stream/test_stream_decisions.py"
+TEST = f"{TESTS}::test_the_tests_of_it"
 
 
 def idle_too_soon() -> Mutant:
@@ -146,12 +252,13 @@ def outcome_of(finding: Finding | None, equivalents: Equivalents, monkeypatch: A
     """Return the report of a mutant whose tests say what is given; None: they must not run."""
 
     def run_tool(tool: Any, root: Path) -> Finding:
-        assert finding is not None and TESTS in tool.command(root)
+        assert finding is not None and TEST in tool.command(root)
         return finding
 
     monkeypatch.setattr(judges, "run_tool", run_tool)
     tree: Any = NoTree()
-    return Report("1", 1, [], [Judge({}, {TESTS: 1.0}, equivalents).judge(idle_too_soon(), tree)])
+    judge = Judge({}, {TEST: TestRun(1.0, {})}, equivalents)
+    return Report("1", 1, [], [judge.judge(idle_too_soon(), tree)])
 
 
 def equivalents_of(path: Path, *entries: dict[str, Any]) -> Equivalents:
@@ -167,7 +274,7 @@ def test_a_survivor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert report.as_json()["rooms"]["stream"]["survived"] == 1
     text = (ROOT / FILE).read_text(encoding="utf-8").splitlines()
     assert text[survivor["line"] - 1].strip() == survivor["old"]
-    assert "looked + self._last_row" in survivor["new"] and survivor["tests"] == [TESTS]
+    assert "looked + self._last_row" in survivor["new"] and survivor["tests"] == [f"1 of {TESTS}"]
     assert f"survived: {FILE}:{survivor['line']}" in str(report)
     # With a sentence why nobody can notice, it is no survivor, and no test runs.
     said = {key: survivor[key] for key in ("file", "old", "new")}
@@ -204,9 +311,8 @@ def test_a_mutant_is_killed_by_any_end_but_success(
 def test_a_mutant_is_put_in_and_taken_out(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "tree", 1)
     before = (tree.root / FILE).read_bytes()
-    verdict = Judge({}, {TESTS: 1.0}, equivalents_of(tmp_path / "none.json")).judge(
-        idle_too_soon(), tree
-    )
+    nothing = equivalents_of(tmp_path / "none.json")
+    verdict = Judge({}, {TESTS: TestRun(1.0, {})}, nothing).judge(idle_too_soon(), tree)
     assert verdict.outcome == "killed", verdict
     assert f"FAILED {TESTS}" in verdict.said
     assert (tree.root / FILE).read_bytes() == before == (ROOT / FILE).read_bytes()
@@ -216,9 +322,33 @@ def test_accepted_mutants_are_mutants_of_the_code_as_it_is() -> None:
     for entry in Equivalents(ACCEPTED).all:
         text = (ROOT / entry.file).read_text(encoding="utf-8")
         places = cpp_places if not entry.file.endswith(".py") else python_places
-        lines = {each.lines(text)[1:] for each in places(entry.file, text)}
-        assert (entry.old, entry.new) in lines, f"equivalents.json: {entry} is no mutant any more"
+        found = any(entry.is_of(each.lines(text), text) for each in places(entry.file, text))
+        assert found, f"equivalents.json: {entry} is no mutant any more"
         assert len(entry.why.split()) > 4
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("a.cc", "void A::One() {\n  Drop();\n}\n\nvoid A::Two(int of) {\n  Drop();\n}\n"),
+        (
+            "a.py",
+            "class A:\n    def One(self):\n        Drop()\n\n    def Two(self):\n        Drop()\n",
+        ),
+    ],
+)
+def test_an_equivalent_of_one_function_is_none_of_another(file: str, text: str) -> None:
+    places = cpp_places if file == "a.cc" else python_places
+    one, two = (each.lines(text) for each in places(file, text))
+    assert one[1:] == two[1:]
+    head = "A::" if file == "a.cc" else "def "
+    for within, expected in (
+        ("", (True, True)),
+        (f"{head}One", (True, False)),
+        ("T", (False, False)),
+    ):
+        entry = Equivalent(file, one.old, one.new, "", within)
+        assert (entry.is_of(one, text), entry.is_of(two, text)) == expected
 
 
 # ---- named ones

@@ -5,7 +5,7 @@
 
 Each part is NAME:STEPS: a new model goes on from the checkpoint NAME, if there is one, and trains
 up to step STEPS. With NAME:STEPS:kill, the workers are killed there. Each worker writes the losses,
-rows and weights of each part to DIRECTORY.
+rows, weights and metrics of each part to DIRECTORY.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mindspore.train import Callback
 
 from mindspore_rec import LazyAdam, RecModel, Schema, models, tables_of
 from mindspore_rec.checkpoint import RecCheckpoint
-from mindspore_rec.data import read
+from mindspore_rec.data import Sample, read
 from mindspore_rec.feature import CategoryColumn, LabelColumn, ListColumn, NumberColumn
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.train.checkpoint.dense import dense_parameters
@@ -77,6 +77,8 @@ def part(directory: Path, name: str, steps: int, kill: bool) -> dict[str, Any]:
     first = saves.restore(model, batches) or 0
     model.train(2, batches, [record, saves], max_steps=steps - first, progress=False)
     dense = [each.asnumpy() for each in dense_parameters(model.predict_network)]
+    thinned = read(directory / "rows.parquet", model.schema, sample=Sample(negatives=0.5, seed=1))
+    metrics = model.eval(thinned, progress=False)
     tables = {}
     for table in tables_of(model.predict_network):
         exported = table.export_rows(with_state=True)
@@ -87,7 +89,7 @@ def part(directory: Path, name: str, steps: int, kill: bool) -> dict[str, Any]:
         table.close()
     return {
         "first": first, "losses": record.losses, "batches": record.batches,
-        "dense": dense, "tables": tables,
+        "dense": dense, "tables": tables, "metrics": metrics,
     }  # fmt: skip
 
 

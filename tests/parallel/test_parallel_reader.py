@@ -14,7 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mindspore_rec import RecModel
 from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.data import Rows, Sample, read
+from mindspore_rec.metrics import functional
 from tests.parallel.reader_script import BATCH, ROWS, Record, model_of, schema_of
 from tests.support.nightly import NIGHTLY
 from tests.support.workers import launch
@@ -65,7 +68,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     pq.write_table(pa.table(rows), directory / "rows.parquet", row_group_size=170)
     run(3, directory, f"whole:{STEPS}", "cut:7")
-    for name in ("fewer", "one"):
+    for name in ("fewer1", "fewer2", "one"):
         shutil.copytree(directory / "cut", directory / name)
     return directory
 
@@ -80,9 +83,16 @@ def test_three_workers_go_on_with_the_same_bits(three: Path) -> None:
         assert_same_bits(one, after)
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="a case that MINDSPORE_REC_NIGHTLY=1 runs")
+def test_one_worker_goes_on_with_the_losses_of_three(three: Path) -> None:
+    run(1, three, f"fewer1:{STEPS}")
+    whole, after = found(three, f"whole.{STEPS}", 3), found(three, f"fewer1.{STEPS}", 1)
+    np.testing.assert_allclose(after[0]["losses"], whole[0]["losses"][7:], rtol=1e-5)
+
+
 def test_two_workers_go_on_with_the_rows_that_are_left(three: Path) -> None:
-    run(2, three, "fewer:10")
-    before, after = found(three, "cut.7", 3), found(three, "fewer.10", 2)
+    run(2, three, "fewer2:10")
+    before, after = found(three, "cut.7", 3), found(three, "fewer2.10", 2)
     rows = pq.read_table(three / "rows.parquet")
     every = schema_of().fit(rows).arrays_of(rows)["ids"]
     (row,) = [field for field in schema_of().fields if field.name == "row"]
@@ -98,6 +108,18 @@ def test_two_workers_go_on_with_the_rows_that_are_left(three: Path) -> None:
     assert [len(batch[0]) for batch in together] == [BATCH] * 3
     model.train(1, together, record, progress=False)
     np.testing.assert_allclose(record.losses, after[0]["losses"], rtol=2e-6)
+    # The workers' metrics of weighted rows are the metrics of one process.
+    assert after[0]["metrics"] == after[1]["metrics"]
+    thinned = read(three / "rows.parquet", model.schema, sample=Sample(negatives=0.5, seed=1))
+    metrics = model.eval(thinned, progress=False)
+    assert metrics == pytest.approx(after[0]["metrics"], rel=1e-4)
+    assert metrics["log_loss"] != pytest.approx(unweighted_loss(model, thinned), rel=1e-3)
+
+
+def unweighted_loss(model: RecModel, rows: Rows) -> float:
+    table = rows.to_table()
+    label = np.asarray(table["clicked"])
+    return functional.log_loss(label, model.predict(table.drop_columns(["clicked"])))
 
 
 @pytest.mark.skipif(not NIGHTLY, reason="a case that MINDSPORE_REC_NIGHTLY=1 runs")

@@ -251,6 +251,23 @@ def test_export_then_import(mode, unique) -> None:
     assert raw == (keys.tobytes(), values.tobytes(), statuses.tobytes())
 
 
+def test_parts_of_an_export_have_a_state_only_if_it_is_asked_for(unique) -> None:
+    m = MapParameter(name=unique(), value_shape=2)
+    m.put(keys_of([1, 2]), values_of([1, 2], [3, 4]))
+    for asked in ({}, {"with_state": False}, {"with_state": True}):
+        parts: list[dict[str, np.ndarray]] = []
+        m.export_parts(parts.append, **asked)
+        assert sum(len(part["keys"]) for part in parts) == 2
+        assert {"states" in part for part in parts} == {asked.get("with_state", False)}
+
+
+def test_the_latest_of_several_event_times_is_the_batch_s(unique) -> None:
+    m = MapParameter(name=unique(), value_shape=2)
+    for times, latest in (([], None), ([5, 9, 7], 9), ([], 9), ([3], 9)):
+        m.set_event_time(np.array(times, np.int64))
+        assert m.event_time == latest
+
+
 def test_base_and_deltas_equal_the_whole(mode, unique) -> None:
     rng = np.random.default_rng(5)
     m = MapParameter(name=unique(), value_shape=2)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from mindspore_rec.feature import (
     NumberColumn,
     TimeColumn,
 )
-from mindspore_rec.plan import Choices, KeyLog, SchemaLog, simulate
+from mindspore_rec.plan import Choices, KeyLog, SchemaLog, row_bytes, simulate
+from mindspore_rec.plan.__main__ import main
 
 ROWS = 1000
 
@@ -75,3 +78,58 @@ def test_what_is_refused(rows: Any) -> None:
     unfitted = Schema.from_description(rows.schema.describe())
     with pytest.raises(ValueError, match="have learned nothing"):
         SchemaLog(read(rows.to_table(), unfitted))
+
+
+YAML = """\
+source: clicks.parquet
+columns:
+  user: {kind: category, values: text}
+  item: {kind: category, table: items, embedding_dim: 8, values: whole}
+  seen: {kind: list, table: items, embedding_dim: 8, length: 3, values: whole}
+  price: number
+  ts: {kind: time, unit: ms}
+  clicked: label
+"""
+
+
+def planned(yaml: Path, *options: str) -> dict[str, Any]:
+    figures = yaml.with_name("plan.json")
+    command = ["--schema", str(yaml), "--batch-size", "50", *options, "--json", str(figures)]
+    assert main(command) == 0
+    made: dict[str, Any] = json.loads(figures.read_text())
+    return made
+
+
+def test_the_command_reads_the_yaml_of_a_training(rows: Any, tmp_path: Path) -> None:
+    pq.write_table(rows.to_table(), tmp_path / "clicks.parquet")
+    yaml = tmp_path / "clicks.yaml"
+    yaml.write_text(YAML)
+    choices = Choices(admission=[1, 3], idle_seconds=[200])
+    for name, dim in ((None, 16), ("items", 8)):
+        more = [] if name is None else ["--schema-table", name]
+        found = planned(yaml, "--admission", "1,3", "--max-idle-seconds", "200", *more)
+        same = read(tmp_path / "clicks.parquet", rows.schema)
+        expected = simulate(SchemaLog(same, name), choices, row_bytes(dim, "LazyAdam"), 50)
+        assert found["outcomes"] == [asdict(each) for each in expected.outcomes]
+        assert found["row_bytes"] == row_bytes(dim, "LazyAdam") and found["settings"]["dim"] == dim
+    named = planned(yaml, "--tiers", "50%", "--schema-table", "items", "--dim", "4")
+    assert named["settings"]["dim"] == 4
+    workers = planned(yaml, "--workers", "2")
+    assert set(workers["keys"]) == {"table", "items"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--keys", "item"], "--keys must be left out with --schema"),
+        (["--key-type", "id"], "--key-type must be left out with --schema"),
+        (["--schema-table", "item"], "--schema-table must be one of items, got 'item'"),
+    ],
+)
+def test_the_command_refuses(
+    rows: Any, tmp_path: Path, options: list[str], words: str, capsys: Any
+) -> None:
+    pq.write_table(rows.to_table(), tmp_path / "clicks.parquet")
+    (tmp_path / "clicks.yaml").write_text(YAML)
+    assert main(["--schema", str(tmp_path / "clicks.yaml"), *options]) == 1
+    assert words in capsys.readouterr().err

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -115,6 +116,15 @@ def test_one_text_in_every_row(kind: pa.DataType) -> None:
         assert (decoded.counts.tolist(), not decoded.bad) == ([rows if good else 0], good)
         if not good:
             assert decoded.bad[0].reason == "size"
+
+
+@pytest.mark.parametrize("forged", [(40, -6), (-40, 6)])
+def test_a_buffer_before_its_message_is_bad(forged: tuple[int, int]) -> None:
+    value = packed(pa.table({"x": [1, 2, 3], "s": ["a", "bb", "ccc"]}, SCHEMA), None)
+    texts = struct.pack("<qq", 40, 6)  # place and bytes of the last column's buffer
+    assert value.count(texts) == 1
+    said = reason(ArrowFormat(SCHEMA), value.replace(texts, struct.pack("<qq", *forged)))
+    assert "a buffer of Arrow before its body" in said
 
 
 def test_the_limit_is_an_option() -> None:

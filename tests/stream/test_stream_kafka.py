@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec import Schema
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter
+from mindspore_rec.feature import CategoryColumn, LabelColumn
 from mindspore_rec.stream import DeadLetterPolicy, KafkaSource, StopWhen, StreamLimits, pack
 from tests.support.kafka_broker import make_topic
 
@@ -265,3 +268,22 @@ def test_partitions_that_a_topic_gets_are_read(broker: Broker, topic: Callable[.
         found += sum((xs(batch) for batch in stream), [])
         assert len(found) == len(set(found)) == 90
         assert stream.partitions == [0, 1, 2]
+
+
+def test_a_schema_takes_the_place_of_types(broker: Broker, topic: Callable[..., str]) -> None:
+    name, dead = topic(), topic()
+    schema = Schema([CategoryColumn("user", values="whole"), LabelColumn("clicked")])
+    labels = [0, 1, 5, 1]
+    rows = [{"user": k, "clicked": label, "more": 1} for k, label in enumerate(labels)]
+    write(broker.address, name, [json.dumps(row).encode() for row in rows])
+    policy = DeadLetterPolicy(dead, max_dead_share=1)
+    stop = StopWhen(batches=1)
+    with KafkaSource(
+        broker.address, name, schema, format="json", batch_size=3, dead_letters=policy, stop=stop
+    ) as source:
+        (batch,) = source
+    assert batch.to_pydict() == {"user": [0, 1, 3], "clicked": [0, 1, 1]}
+    (letter,) = read_all(broker.address, dead)
+    headers = {key: value.decode() for key, value in letter.headers}
+    assert headers["reason"] == "value"
+    assert headers["detail"].startswith("column 'clicked' must be 0 or 1 (positive: names")

@@ -11,6 +11,7 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.common.stream.kafka_client import KafkaClient
+from mindspore_rec.stream import ArrowFormat, StreamSource
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -40,4 +41,14 @@ def test_a_closed_client_has_no_connection(broker: Broker, topic: Callable[..., 
     assert client.partitions() == [0]
     assert connections(broker.port) > before
     client.close()
+    wait_until(lambda: connections(broker.port) <= before, seconds=60)
+
+
+def test_a_closed_stream_has_no_connection(broker: Broker, topic: Callable[..., str]) -> None:
+    name = topic()
+    before = connections(broker.port)
+    stream = StreamSource(KafkaClient(broker.address, name), ArrowFormat(), 1)
+    assert stream.partitions == [0]
+    assert connections(broker.port) > before
+    stream.close()
     wait_until(lambda: connections(broker.port) <= before, seconds=60)

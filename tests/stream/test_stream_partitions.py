@@ -73,6 +73,37 @@ def test_a_new_partition_is_read_while_the_stream_is(caplog: pytest.LogCaptureFi
     assert len(caplog.records) == 1
 
 
+class _Repeats(logging.Handler):
+    """Gives a partition turns, as a journal does, at the moment at which a stream finds it."""
+
+    def __init__(self, source: StreamSource) -> None:
+        super().__init__()
+        self.source = source
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "has partitions [1]" in record.getMessage():
+            with self.source._changed:
+                self.source._order.expect(1, 0)
+                self.source._order.add(1)
+
+
+def test_a_partition_that_takes_turns_already_is_not_new() -> None:
+    topic = MemoryTopic()
+    append(topic, 0, 1, 2)
+    source = stream(topic)
+    logger, repeats = logging.getLogger("mindspore_rec"), _Repeats(source)
+    logger.addHandler(repeats)
+    try:
+        assert next(source)["x"].to_pylist() == [1, 2]
+        topic.add_partitions()
+        wait_until(lambda: source.partitions == [0, 1])
+    finally:
+        logger.removeHandler(repeats)
+    append(topic, 1, 3, 4)
+    assert rows(source) == [[3, 4]]
+    assert source.partitions == [0, 1] and source.lag == 0
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 def test_a_restart_reads_a_new_partition_from_its_beginning(chosen: bool) -> None:
     topic = MemoryTopic()

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from mindspore_rec.common.stream.interrupt import Interruption
 from mindspore_rec.common.stream.journal import Decision
 from mindspore_rec.common.stream.memory import MemoryClient
 from mindspore_rec.stream import (
@@ -268,6 +269,13 @@ def test_ctrl_c_while_a_lock_is_taken_blocks_no_thread(at: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     got.extend(values(list(stream)))
     assert [row for batch in got for row in batch] == [row for batch in expected for row in batch]
+
+
+def test_ctrl_c_says_what_is_finished_before(capfd: pytest.CaptureFixture[str]) -> None:
+    with Interruption("this batch") as interruption:
+        signal.raise_signal(signal.SIGINT)
+        assert interruption.requested
+    assert "finishing this batch; once more to abort" in capfd.readouterr().err
 
 
 def test_without_dead_letters_a_bad_message_is_an_error() -> None:

@@ -92,8 +92,33 @@ def test_filter_of_cpp_tests_reaches_far_enough(
     assert not set(not_suites) & names
 
 
+def test_cpp_tests_of_the_folder_and_of_a_changed_model_are_first() -> None:
+    model = [quick.CSRC / "policy/admission.h", quick.CPP_TESTS / "support/table_model.h"]
+    near = quick.near_cpp_tests(model)
+    first = {
+        quick.CPP_TESTS / "policy/sketch_test.cc",
+        quick.CPP_TESTS / "table/table_model_test.cc",
+    }
+    assert set(near[:2]) == first
+    changed = quick.CPP_TESTS / "workers/reduce_test.cc"
+    assert quick.near_cpp_tests([*model, changed])[0] == changed
+
+
+@pytest.mark.parametrize(("seconds", "number"), [(60, 5), (0, 2)])
+def test_cpp_tests_are_compiled_until_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, number: int
+) -> None:
+    (tmp_path / "ninja").write_text("#!/bin/sh\ncase $* in *wrong*) exit 3;; esac\n")
+    (tmp_path / "ninja").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    near = [quick.CPP_TESTS / f"table/{name}_test.cc" for name in "abcde"]
+    assert quick.compile_cpp(near, tmp_path, seconds, jobs=1) == near[:number]
+    with pytest.raises(SystemExit, match="3"):
+        quick.compile_cpp([quick.CPP_TESTS / "wrong_test.cc"], tmp_path, seconds, jobs=1)
+
+
 def test_bindings_have_no_cpp_tests_but_the_python_tests_of_their_class() -> None:
-    table, workers = "bindings/arguments.cc", "bindings/workers.cc"
+    table, workers = "bindings/table_arguments.cc", "bindings/workers.cc"
     assert quick.cpp_filter([quick.CSRC / table]) == ""
     assert "tests/parameter/test_parameter_policies.py" in nearest(str(quick.CSRC / table))[:6]
     assert "test_parallel_alone" in nearest(str(quick.CSRC / workers))[0]

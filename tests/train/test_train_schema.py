@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from mindspore import Tensor
+from mindspore import Tensor, train
 
 from mindspore_rec import AUC, LazyAdam, RecModel, Schema, load, models, tables_of
 from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.command.evaluation import score, task_figures
 from mindspore_rec.data import Sample, read
 from mindspore_rec.feature import (
     CategoryColumn,
@@ -25,8 +26,10 @@ from mindspore_rec.feature import (
     TimeColumn,
     WeightColumn,
 )
+from mindspore_rec.metrics import functional
 from mindspore_rec.nn import BCEWithLogitsLoss
 from mindspore_rec.serving import Predictor
+from mindspore_rec.train import ProgressiveValidation
 from mindspore_rec.train.loop.schema_loss import SchemaLoss
 
 BASE: list[Column] = [
@@ -80,7 +83,8 @@ def test_rows_in_probabilities_out_saved_loaded_and_served(mode: int, tmp_path: 
     raw = test.drop(columns=["clicked", "w"])
     answers = model.predict(raw)
     assert answers.shape == (500,) and answers.dtype == np.float32
-    assert auc_of(test.clicked, answers) == pytest.approx(metrics["auc"], abs=1e-6)
+    weighted = functional.auc(test.clicked, answers, test.w)
+    assert weighted == pytest.approx(metrics["auc"], abs=1e-6)
     # a dict of columns, and the arrays of the network
     np.testing.assert_array_equal(model.predict(raw.to_dict("list")), answers)
     assert model.schema is not None
@@ -170,8 +174,58 @@ def test_thinned_negatives_leave_probabilities_right(tmp_path: Path) -> None:
         model.train(20, thin, progress=False)
         answers = model.predict(rows)
         assert answers.mean() == pytest.approx(rows.clicked.mean(), rel=0.1)
-        with pytest.raises(ValueError, match="read without sample="):
-            model.eval(thin, progress=False)
+        names = ["auc", "log_loss", "normalized_entropy", "calibration"]
+        measured = RecModel(network, metrics=names).eval(thin, progress=False)
+        table = thin.to_table()
+        weight = np.asarray(table["w" if columns else "weight"])
+        assert set(weight.tolist()) == {1.0, 10.0}
+        of = (np.asarray(table["clicked"]).astype(int), model.predict(table), weight)
+        for name in names:
+            assert measured[name] == pytest.approx(getattr(functional, name)(*of), rel=1e-5)
+        assert measured["calibration"] == pytest.approx(1, abs=0.1)
+        for metrics in ({"auc": AUC(from_logits=True)}, {"mae": train.MAE()}):
+            with pytest.raises(ValueError, match="read without sample=: the metric '.*' counts"):
+                RecModel(network, metrics=metrics).eval(thin, progress=False)
+
+
+def test_metrics_weight_rows_as_the_command_does() -> None:
+    rows = clicks(3000)
+    rows["w"] = np.where(rows.price > 3, 5.0, 0.25)
+    schema = Schema([*BASE, WEIGHT, CLICK, STAY], embedding_dim=8)
+    names = ["auc", "log_loss", "normalized_entropy", "calibration", "gauc", "rmse", "mae"]
+    names += ["mse", "accuracy"]
+    model = RecModel(models.MMoE(schema, name="schema.weighted_metrics"), metrics=names)
+    model.train(2, rows, progress=False)
+    of_command = task_figures(schema, score(model.predict, schema, read(rows, schema)))
+    measured = model.eval(rows, progress=False)
+    for label, figures in of_command.items():
+        for name in names:
+            if name in figures:
+                assert measured[f"{name}.{label}"] == pytest.approx(figures[name], rel=1e-5), name
+    answers = model.predict(rows)
+    right = (answers[:, 0] > 0.5) == rows.clicked
+    assert measured["accuracy.clicked"] == pytest.approx(np.average(right, weights=rows.w))
+    assert measured["mse.stay"] == pytest.approx(measured["rmse.stay"] ** 2)
+    assert len(measured) == 9
+    # A metric of your own weights rows if it is asked to.
+    own = {"rows": AUC(from_logits=True), "weights": AUC(from_logits=True, weighted=True)}
+    later = RecModel(model.predict_network, metrics=own)
+    by_hand = later.eval(rows, progress=False)
+    assert by_hand["weights"] == measured["auc.clicked"]
+    assert by_hand["rows"] == pytest.approx(functional.auc(rows.clicked, model.predict(rows)[:, 0]))
+    assert abs(by_hand["rows"] - by_hand["weights"]) > 1e-3
+    # So does a progressive validation, which a stream has.
+    validation = ProgressiveValidation(later, window=3000)
+    later.online_train(later.batches(rows), validation, progress=False)
+    every = validation.state_dict()
+    assert sorted(every["weight"]) == pytest.approx(sorted(rows.w))
+    of = (every["label"], every["prediction"], every["weight"])
+    figures = validation.figures()
+    assert figures["log_loss"] == pytest.approx(functional.log_loss(*of, from_logits=True))
+    assert figures["drift"] == pytest.approx(0, abs=1e-6)
+    restored = ProgressiveValidation(model, window=3000)
+    restored.load_state_dict(every)
+    assert restored.figures() == figures
 
 
 def test_event_time_evicts_rows() -> None:
@@ -211,6 +265,8 @@ def test_what_is_refused() -> None:
     for names, words in (
         (["acu"], "metric 'acu' is not known: 'auc' is similar"),
         (["rmse"], "labels that are numbers, and there are none"),
+        (["auc", "mae"], "metric 'mae' is for labels that are numbers, and there are none"),
+        (["acuracy"], "metric 'acuracy' is not known: 'accuracy' is similar"),
     ):
         with pytest.raises(ValueError, match=words):
             RecModel(network, metrics=names)

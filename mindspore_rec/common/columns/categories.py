@@ -19,9 +19,9 @@ def check_values(values: str | None) -> str | None:
     """Return the argument `values` of a transform if it is legal.
 
     Raises:
-        ValueError: `values` is neither None, 'text' nor 'whole'.
+        ValueError: `values` is neither None, 'text', 'whole' nor 'key'.
     """
-    return None if values is None else check_one_of("values", values, ("text", "whole"))
+    return None if values is None else check_one_of("values", values, ("text", "whole", "key"))
 
 
 def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
@@ -30,7 +30,7 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     Args:
         values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of them.
         kind: 'text' or 'whole'. Texts that are no whole number become missing, and False and True
-            become 0 and 1. None leaves the values unchanged.
+            become 0 and 1. None and 'key' leave the values unchanged.
 
     Example:
         >>> as_categories(pa.array(["7", " 8", "x"]), "whole").to_pylist()
@@ -42,7 +42,7 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     if pa.types.is_dictionary(type_):
         known = as_categories(values.dictionary, kind)
         return values if known is values.dictionary else known.take(values.indices)
-    if kind is not None and pa.types.is_boolean(type_):
+    if kind in ("text", "whole") and pa.types.is_boolean(type_):
         whole = values.cast(pa.int64())
         return whole if kind == "whole" else whole.cast(pa.string())
     if kind == "whole" and is_text(type_):

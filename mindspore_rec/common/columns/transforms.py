@@ -107,11 +107,14 @@ class Category(Feature):
         field: text that salts the hash. If columns have the same field, equal values have the same
             key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
-            7 and 7.0 have one key. Default: None, '7' and 7 are different values.
+            7 and 7.0 have one key; or 'key', for integers that are their own keys, as in a
+            `FeatureSpec` without a transform. Default: None, '7' and 7 are different values.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
         array([-7456674149910260318,  7144392874354540487])
+        >>> Category("C1", values="key").apply(pa.array([7, 8]), learn=False)
+        array([7, 8])
     """
 
     dtype = np.int64
@@ -128,6 +131,8 @@ class Category(Feature):
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
         where = f"column {self.column!r} must"
+        if self.values == "key" and pa.types.is_integer(values.type):
+            return Key(self.column).apply(values, learn)
         return keys_of(self.field, as_categories(values, self.values), where)
 
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from mindspore_rec.common.data.order import Order
-from mindspore_rec.common.data.pipeline import Reading, cut, read_items
+from mindspore_rec.common.data.data_parts import FilePart
+from mindspore_rec.common.data.order import PassOrder
+from mindspore_rec.common.data.pipeline import cut, read_items
 from mindspore_rec.common.data.place import Place, Worker, place_of
 from mindspore_rec.common.data.selection import Selection
 from mindspore_rec.common.stream.batches import Batch, BatchSource
@@ -30,13 +31,13 @@ class ArrowBatches(BatchSource):
     Args:
         selection: columns and rows.
         batch_size: rows of a batch; of all workers together if several workers divide the rows.
-        order: order of the rows.
+        order: order of the rows, such as an `Order`.
         threads: number of threads that decode rows.
         divide: what workers divide, "rows" of each batch or "windows".
     """
 
     def __init__(
-        self, selection: Selection, batch_size: int, order: Order, threads: int, divide: str
+        self, selection: Selection, batch_size: int, order: Any, threads: int, divide: str
     ) -> None:
         self.selection = selection
         self.batch_size = batch_size
@@ -73,7 +74,7 @@ class ArrowBatches(BatchSource):
         parts = self.selection.parts()
         if self.selection.known_count() is None:
             return None
-        windows = self.order.windows(parts, self._next.number, self.selection.data.sequential)
+        windows = self._order_of(parts, self._next.number).windows
         rows = 0
         for place, item in enumerate(self._next.items(len(windows), self._reader)):
             if place >= self._next.item:
@@ -198,20 +199,17 @@ class ArrowBatches(BatchSource):
             self._digest = self.selection.digest()
         return self._digest
 
+    def _order_of(self, parts: Sequence[FilePart], number: int) -> PassOrder:
+        """Return the order of a pass."""
+        order: PassOrder = self.order.of_pass(parts, number, self.selection.data.sequential)
+        return order
+
     def _read(self, begin: Place) -> Iterator[Batch]:
-        selection, order = self.selection, self.order
+        selection = self.selection
         parts = selection.parts()
-        windows = order.windows(parts, begin.number, selection.data.sequential)
-        items = begin.items(len(windows), self._reader)
-        reading = Reading(
-            windows,
-            lambda each: selection.data.fetch(parts[each]),
-            lambda each, fetched: selection.read(parts[each], fetched),
-            lambda each: selection.data.sequential(parts[each].file),
-            lambda window, rows: order.permutation(begin.number, window, rows),
-            lambda each: parts[each].part.size,
-            self.threads,
-        )
+        order = self._order_of(parts, begin.number)
+        items = begin.items(len(order.windows), self._reader)
+        reading = selection.reading(parts, order, self.threads)
         names = tuple(self.column_names)
         self._keep(begin)
         # The position after the last batch is the end of the pass, so a batch waits for the next.

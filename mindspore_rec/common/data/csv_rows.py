@@ -59,19 +59,14 @@ class CsvRows(TextRows):
         else:
             self._infer(block)
         self._types = {name: self._types.get(name, pa.string()) for name in self._names}
-        self._schema = pa.schema(list(self._types.items()))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._schema
+        self.schema = pa.schema(list(self._types.items()))
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
         """Return the rows of whole records."""
         # A file is read for one column at least, since the number of rows comes from it.
         wanted = list(columns) or self._names[:1]
         if not body.strip(b"\r\n"):
-            fields = [self._schema.field(each) for each in wanted]
+            fields = [self.schema.field(each) for each in wanted]
             return pa.schema(fields).empty_table().select(list(columns))
         return self._read(body, self._types, wanted).select(list(columns))
 

@@ -40,18 +40,33 @@ class Part(NamedTuple):
 class FileRows(ABC):
     """Rows of one file in parts. Threads may call `decode` together.
 
+    A subclass reads rows of another format or place: `read` takes an object of it as a source.
+
     Attributes:
         name: the file as messages name it.
-        sequential: whether `fetch` should be called in the order of the parts.
+        schema: names and types of the columns.
+        sequential: whether `fetch` is called by one thread, in the order in which the parts are
+            read, and the parts stay in their order when rows are shuffled by an `Order`.
+
+    Example:
+        >>> from mindspore_rec.data import read
+        >>> class Squares(FileRows):
+        ...     name = "squares"
+        ...     schema = pa.schema({"root": pa.int64(), "square": pa.int64()})
+        ...     def parts(self):
+        ...         return [Part(number, 10, 10, 10 * number) for number in range(3)]
+        ...     def decode(self, number, fetched, columns):
+        ...         roots = range(10 * number, 10 * number + 10)
+        ...         table = pa.table({"root": roots, "square": [root**2 for root in roots]})
+        ...         return table.select(columns)
+        >>> rows = read(Squares(), where=pc.field("square") >= 25)
+        >>> len(rows), rows.to_table()["square"].to_pylist()[:2]
+        (25, [25, 36])
     """
 
     name: str
+    schema: pa.Schema
     sequential: bool = False
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
 
     @abstractmethod
     def parts(self) -> list[Part]:

@@ -45,13 +45,8 @@ class IpcFileRows(FileRows):
         self.name = file.name
         self._file = file
         with _damage_named(file.name, "file"), file.open() as opened:
-            self._schema = pa.ipc.open_file(opened).schema
-        check_names(self._schema.names, file.name)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._schema
+            self.schema = pa.ipc.open_file(opened).schema
+        check_names(self.schema.names, file.name)
 
     def parts(self) -> list[Part]:
         """Return the record batches."""
@@ -66,7 +61,7 @@ class IpcFileRows(FileRows):
 
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
         """Return the rows of a record batch."""
-        places = [self._schema.get_field_index(each) for each in columns] or [0]
+        places = [self.schema.get_field_index(each) for each in columns] or [0]
         options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
         with _damage_named(self.name, "file"), self._file.open() as opened:
             batch = pa.ipc.open_file(opened, options=options).get_batch(number)
@@ -84,14 +79,9 @@ class IpcStreamRows(FileRows):
         self._file = file
         self._cursor = Cursor(self._batches)
         with _damage_named(file.name, "stream"), file.stream() as opened:
-            self._schema = pa.ipc.open_stream(opened).schema
-        check_names(self._schema.names, file.name)
+            self.schema = pa.ipc.open_stream(opened).schema
+        check_names(self.schema.names, file.name)
         self._parts: list[Part] | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._schema
 
     def parts(self) -> list[Part]:
         """Return the record batches, for which the stream is read once."""
@@ -132,12 +122,8 @@ class TableRows(FileRows):
     def __init__(self, frame: Any, name: str, needed: Sequence[str] | None = None) -> None:
         self.name = name
         self._table = _table_of(frame, name, needed)
-        check_names(self._table.column_names, name)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._table.schema
+        self.schema = self._table.schema
+        check_names(self.schema.names, name)
 
     def parts(self) -> list[Part]:
         """Return the ranges of rows."""

@@ -37,12 +37,12 @@ class JsonRows(TextRows):
     ) -> None:
         super().__init__(file.name, TextBlocks(file, settings.encoding), bad)
         if types is not None:
-            self._schema = types
+            self.schema = types
             return
         known = pa.schema([(name, kind) for name, kind in settings.types.items()])
         try:
-            self._schema = self._inferred(self._blocks.first(), known)
-            check_names(self._schema.names, file.name)
+            self.schema = self._inferred(self._blocks.first(), known)
+            check_names(self.schema.names, file.name)
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{file.name} has names of columns that are not UTF-8 text: name the encoding in "
@@ -66,15 +66,10 @@ class JsonRows(TextRows):
             for field in inferred
         )
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._schema
-
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
         """Return the rows of whole records."""
-        fields = [self._schema.field(each) for each in columns]
-        wanted = fields or [self._schema.field(0)]
+        fields = [self.schema.field(each) for each in columns]
+        wanted = fields or [self.schema.field(0)]
         if not body.strip():
             return pa.schema(fields).empty_table()
         table = _read(body, pa.schema(wanted), "ignore").select(list(columns))

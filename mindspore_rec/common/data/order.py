@@ -17,7 +17,7 @@ import numpy as np
 
 from mindspore_rec.common.data.data_parts import FilePart
 
-__all__ = ["Division", "Item", "Order", "divided"]
+__all__ = ["Division", "Item", "Order", "PassOrder", "divided"]
 
 _FEW = 8  # windows a worker, below which the rows of each window are divided
 
@@ -54,57 +54,65 @@ class Item(NamedTuple):
         return low, high
 
 
+class PassOrder(NamedTuple):
+    """Order of the rows in one pass.
+
+    Args:
+        windows: windows in their order, each as numbers of its parts.
+        permutation: returns the order of a window's rows, or None for their own order; gets the
+            number of the window and its number of rows. Threads may call it in any order.
+    """
+
+    windows: Sequence[tuple[int, ...]]
+    permutation: Callable[[int, int], np.ndarray | None]
+
+
 class Order(NamedTuple):
     """Order of the rows in each pass.
 
+    `Rows.batches` takes an order of your own: a named tuple of JSON values, by which a saved
+    position is checked, with a method `of_pass` that returns the same for the same arguments.
+
     Args:
-        shuffle: whether the order is random; 'near' if it is random within blocks.
-        seed: seed of the order.
-        buffer_rows: number of rows of a window of a random order, about; of a block, exactly.
+        shuffle: whether the order is random. Default: False.
+        seed: seed of the order. Default: 0.
+        buffer_rows: number of rows of a window of a random order, about. Default: 0.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from mindspore_rec.data import PassOrder, read
+        >>> class LastPartFirst(NamedTuple):
+        ...     def of_pass(self, parts, number, sequential):
+        ...         windows = [(each,) for each in reversed(range(len(parts)))]
+        ...         return PassOrder(windows, lambda window, rows: None)
+        >>> rows = read(pa.table({"user": range(70_000)}))  # a part is 65,536 rows
+        >>> next(iter(rows.batches(2, order=LastPartFirst())))["user"].to_pylist()
+        [65536, 65537]
     """
 
-    shuffle: bool | str
-    seed: int
-    buffer_rows: int
+    shuffle: bool = False
+    seed: int = 0
+    buffer_rows: int = 0
 
-    def windows(
+    def of_pass(
         self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
-    ) -> list[tuple[int, ...]]:
-        """Return the windows of a pass, each as numbers of its parts.
+    ) -> PassOrder:
+        """Return the order of a pass.
 
         Args:
-            parts: the parts.
+            parts: parts of the files, of which `part.rows` is the number of rows if it is known.
             number: number of the pass.
-            sequential: returns whether the parts of a file stay in their order.
+            sequential: returns whether the parts of a file should stay in their order; gets the
+                part's `file`.
         """
         if not self.shuffle:
-            return [(each,) for each in range(len(parts))]
-        windows: list[tuple[int, ...]] = []
-        window: list[int] = []
-        rows = 0
-        near = self.shuffle == "near"
-        for each in range(len(parts)) if near else self._shuffled(parts, number, sequential):
-            size = parts[each].part.size
-            if window and rows + size > self.buffer_rows:
-                windows.append(tuple(window))
-                window, rows = [], 0
-            window.append(each)
-            rows += size
-        return [*windows, tuple(window)] if window else windows
+            return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
+        order = self._shuffled(parts, number, sequential)
 
-    def permutation(self, number: int, window: int, rows: int) -> np.ndarray | None:
-        """Return the order of a window's rows in a pass; None for their own order."""
-        if not self.shuffle:
-            return None
-        random = np.random.default_rng((self.seed, number, window))
-        if self.shuffle != "near":
-            return random.permutation(rows)
-        blocks = [np.arange(k, min(k + self.buffer_rows, rows)) for k in self._begins(rows)]
-        return np.concatenate([random.permutation(each) for each in blocks])
+        def permutation(window: int, rows: int) -> np.ndarray:
+            return np.random.default_rng((self.seed, number, window)).permutation(rows)
 
-    def _begins(self, rows: int) -> range:
-        """Return where the blocks of a window begin; without rows there is one block."""
-        return range(0, max(rows, 1), self.buffer_rows)
+        return PassOrder(_windows(parts, order, self.buffer_rows), permutation)
 
     def _shuffled(
         self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
@@ -119,6 +127,48 @@ class Order(NamedTuple):
             last = file
         order = np.random.default_rng((self.seed, number)).permutation(len(chains))
         return [each for chain in order for each in chains[chain]]
+
+
+class NearOrder(NamedTuple):
+    """Order of the rows of the files, which is random only within blocks.
+
+    Args:
+        seed: seed of the order.
+        buffer_rows: number of rows of a block.
+    """
+
+    seed: int
+    buffer_rows: int
+
+    def of_pass(
+        self, parts: Sequence[FilePart], number: int, sequential: Callable[[int], bool]
+    ) -> PassOrder:
+        """Return the order of a pass, as `Order.of_pass` does."""
+
+        def permutation(window: int, rows: int) -> np.ndarray:
+            random = np.random.default_rng((self.seed, number, window))
+            begins = range(0, max(rows, 1), self.buffer_rows)  # without rows, one block
+            blocks = [np.arange(k, min(k + self.buffer_rows, rows)) for k in begins]
+            return np.concatenate([random.permutation(each) for each in blocks])
+
+        return PassOrder(_windows(parts, range(len(parts)), self.buffer_rows), permutation)
+
+
+def _windows(
+    parts: Sequence[FilePart], order: Sequence[int], buffer_rows: int
+) -> list[tuple[int, ...]]:
+    """Return windows of parts in an order; a window has `buffer_rows` rows, or a single part."""
+    windows: list[tuple[int, ...]] = []
+    window: list[int] = []
+    rows = 0
+    for each in order:
+        size = parts[each].part.size
+        if window and rows + size > buffer_rows:
+            windows.append(tuple(window))
+            window, rows = [], 0
+        window.append(each)
+        rows += size
+    return [*windows, tuple(window)] if window else windows
 
 
 def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:

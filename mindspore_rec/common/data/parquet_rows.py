@@ -30,15 +30,10 @@ class ParquetRows(FileRows):
         try:
             self._rows = format.make_fragment(file.path, file.filesystem)
             self._rows.ensure_complete_metadata()
-            self._schema = self._rows.metadata.schema.to_arrow_schema()
+            self.schema = self._rows.metadata.schema.to_arrow_schema()
         except (pa.ArrowInvalid, OSError) as error:
             raise ValueError(f"{file.name} is no complete Parquet file: {_line(error)}") from error
-        check_names(self._schema.names, file.name)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self._schema
+        check_names(self.schema.names, file.name)
 
     def parts(self) -> list[Part]:
         """Return the row groups."""
@@ -67,7 +62,7 @@ class ParquetRows(FileRows):
     def matching(self, expression: pc.Expression) -> set[int] | None:
         """Return the row groups whose statistics allow rows of the filter."""
         partition = None
-        fields = list(self._schema)
+        fields = list(self.schema)
         for name, text in self._file.partition.items():
             whole = text is not None and _whole(text)
             fields.append(pa.field(name, pa.int64() if whole else pa.string()))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mindspore_rec.common.columns.arrow_columns import join_rows, one_array
 from mindspore_rec.common.data.file_rows import POOL
-from mindspore_rec.common.data.order import Item
+from mindspore_rec.common.data.order import Item, PassOrder
 
 __all__ = ["Reading", "Slab", "cut", "read_items"]
 
@@ -41,20 +41,18 @@ class Reading(NamedTuple):
     """Settings with which windows are read.
 
     Args:
-        windows: parts of each window.
+        order: order of the pass.
         fetch: returns a part as it is stored.
         decode: returns the rows of a part; gets the part and what `fetch` returned.
         in_order: whether `fetch` of a part is called in the order of the parts.
-        permutation: returns the order of a window's rows, or None; gets window and number of rows.
         size: returns the number of rows of a part, about.
         threads: number of threads that decode.
     """
 
-    windows: Sequence[tuple[int, ...]]
+    order: PassOrder
     fetch: Callable[[int], Any]
     decode: Callable[[int, Any], list[pa.RecordBatch]]
     in_order: Callable[[int], bool]
-    permutation: Callable[[int, int], np.ndarray | None]
     size: Callable[[int], int]
     threads: int
 
@@ -84,7 +82,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
         low += done
         if low >= high:
             return []
-        order = reading.permutation(items[number].window, total)
+        order = reading.order.permutation(items[number].window, total)
         if order is None:
             return list(_in_order(chunks, low, high, number, done))
         return [Slab(number, done, _gathered(chunks, order[low:high]), True)]
@@ -100,7 +98,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
             number = next(waiting, None)
             if number is None:
                 return
-            window = reading.windows[items[number].window]
+            window = reading.order.windows[items[number].window]
             parts = [start(each) for each in window]
             rows = sum(map(reading.size, window))
             ahead.append((len(parts), rows, joining.submit(joined, number, parts)))

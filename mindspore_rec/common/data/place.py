@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mindspore_rec.common.data.order import Division, Item, Order, divided
+from mindspore_rec.common.data.order import Division, Item, divided
 from mindspore_rec.common.stream.worker_states import states_in
 
 __all__ = ["Place", "Worker", "place_of"]
@@ -45,7 +45,7 @@ class Place(NamedTuple):
             items = division.rest(items)
         return divided(items, *worker)
 
-    def state(self, worker: Worker, order: Order, data: str) -> dict[str, Any]:
+    def state(self, worker: Worker, order: Any, data: str) -> dict[str, Any]:
         """Return the position as JSON values."""
         return {
             "pass": self.number,
@@ -59,7 +59,7 @@ class Place(NamedTuple):
         }
 
 
-def place_of(state: Any, worker: Worker, order: Order, data: str) -> Place:
+def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
     """Return the position of a worker from the state of one worker or of all workers.
 
     Args:
@@ -105,7 +105,7 @@ def _progress(state: Mapping[str, Any]) -> tuple[int, int, int]:
     return state["pass"] + bool(state["ended"]), state["item"], state["rows"]
 
 
-def _check(state: Any, order: Order, data: str) -> None:
+def _check(state: Any, order: Any, data: str) -> None:
     names = {"pass", "item", "rows", "ended", "before", "worker", "order", "data"}
     if not isinstance(state, Mapping) or not names <= set(state):
         raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")

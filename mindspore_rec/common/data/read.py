@@ -48,7 +48,8 @@ def read(
             gz, zst or bz2), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
             folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
             frame of pandas or Polars, an Arrow table, or another object with
-            ``__arrow_c_stream__``. Folders ``day=3`` in a folder or glob are a column `day`.
+            ``__arrow_c_stream__``; or `FileRows` of your own. Folders ``day=3`` in a folder or glob
+            are a column `day`.
         schema: the `Schema` of the columns. Its columns alone are read, and are checked. Rows to
             predict may lack label, weight, time and group. Default: None, all columns are read as
             they are stored.
@@ -78,7 +79,9 @@ def read(
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r:.100}")
     bad = BadRowCount(bad_rows or BadRows())
-    if is_frame(source):
+    if isinstance(source, FileRows):
+        data = DataParts(source.name, [], _no_file, bad, source)
+    elif is_frame(source):
         name = f"the {type(source).__name__}"
         needed = columns if schema is None or columns is not None else schema.raw_columns
         data = DataParts(name, [], _no_file, bad, TableRows(source, name, needed))

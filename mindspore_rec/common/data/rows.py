@@ -18,8 +18,8 @@ from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.data.bad_rows import BadRowReport
 from mindspore_rec.common.data.batches import ArrowBatches
 from mindspore_rec.common.data.data_parts import FilePart
-from mindspore_rec.common.data.order import Item, Order
-from mindspore_rec.common.data.pipeline import Reading, read_items
+from mindspore_rec.common.data.order import Item, NearOrder, Order
+from mindspore_rec.common.data.pipeline import read_items
 from mindspore_rec.common.data.places import PlaceShare
 from mindspore_rec.common.data.selection import Selection
 from mindspore_rec.common.data.time_cuts import time_expression, time_filters, times_of
@@ -281,6 +281,7 @@ class Rows:
         threads: int | None = None,
         buffer_rows: int = _BUFFER_ROWS,
         divide: str = "rows",
+        order: Any = None,
     ) -> ArrowBatches:
         """Return batches of the rows for a training; each iteration is a pass over the rows.
 
@@ -304,6 +305,8 @@ class Rows:
                 batches as one process. "windows": each worker reads only its share of the windows
                 (the rows that are permuted together; in order, row groups), or its share of the
                 rows of each window if there are few.
+            order: an order of your own, which takes the place of `shuffle`, `seed` and
+                `buffer_rows`; see `Order`. Default: None.
 
         Returns:
             A source of batches, resumable in the middle of a pass, which workers can divide.
@@ -325,11 +328,10 @@ class Rows:
         number = self._threads if threads is None else check_int("threads", threads, 1, 1024)
         if isinstance(shuffle, str):
             check_one_of("shuffle", shuffle, ("near",))
-        order = Order(
-            shuffle if shuffle == "near" else bool(shuffle),
-            seed if shuffle else 0,
-            buffer_rows if shuffle else 0,
-        )
+        if order is None and shuffle == "near":
+            order = NearOrder(seed, buffer_rows)
+        elif order is None:
+            order = Order(True, seed, buffer_rows) if shuffle else Order()
         check_one_of("divide", divide, ("rows", "windows"))
         return ArrowBatches(self._selection, batch_size, order, number, divide)
 
@@ -358,15 +360,8 @@ def _whole(shares: Sequence[float]) -> list[float]:
 def _in_order(selection: Selection, threads: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all parts in order."""
     parts = selection.parts()
-    reading = Reading(
-        [(each,) for each in range(len(parts))],
-        lambda each: selection.data.fetch(parts[each]),
-        lambda each, fetched: selection.read(parts[each], fetched),
-        lambda each: selection.data.sequential(parts[each].file),
-        lambda window, rows: None,
-        lambda each: parts[each].part.size,
-        threads,
-    )
-    for slab in read_items(reading, [Item(each) for each in range(len(parts))], 0, 0):
+    order = Order().of_pass(parts, 0, selection.data.sequential)
+    items = [Item(each) for each in range(len(parts))]
+    for slab in read_items(selection.reading(parts, order, threads), items, 0, 0):
         yield slab.rows
     selection.data.bad.check()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,8 @@ from mindspore_rec.common.columns.labels import positive_rows
 from mindspore_rec.common.data.bad_rows import BadRow, shortened
 from mindspore_rec.common.data.data_parts import DataParts, FilePart
 from mindspore_rec.common.data.file_rows import POOL
+from mindspore_rec.common.data.order import PassOrder
+from mindspore_rec.common.data.pipeline import Reading
 from mindspore_rec.common.data.places import PlaceShare, place_shares
 from mindspore_rec.common.data.settings import Sample
 
@@ -95,6 +98,17 @@ class Selection:
         """Return the parts that may have rows."""
         self.data.check_columns(self._needed())
         return self.data.parts if self.where is None else self.data.matching(self.where)
+
+    def reading(self, parts: Sequence[FilePart], order: PassOrder, threads: int) -> Reading:
+        """Return how `read_items` reads the parts in the order of a pass."""
+        return Reading(
+            order,
+            lambda each: self.data.fetch(parts[each]),
+            lambda each, fetched: self.read(parts[each], fetched),
+            lambda each: self.data.sequential(parts[each].file),
+            lambda each: parts[each].part.size,
+            threads,
+        )
 
     def read(self, which: FilePart, fetched: Any) -> list[pa.RecordBatch]:
         """Return the rows of a part."""

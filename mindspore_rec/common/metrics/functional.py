@@ -9,12 +9,14 @@ undefined because only one class occurs, the value is NaN. All sums are computed
 Every function raises ValueError for empty arrays, different lengths, illegal shapes, labels other
 than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
 ValueError too. Predictions that are not numbers raise TypeError.
+
+A row with the optional weight w, at least 0, counts like w equal rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ from mindspore_rec.common.metrics.inputs import (
     as_labels,
     as_predictions,
     as_scores,
+    as_weights,
     check_same_length,
     task_column,
 )
@@ -36,6 +39,7 @@ __all__ = [
     "auc_error_bound",
     "auc_from_counts",
     "auc_of_classes",
+    "auc_of_weights",
     "background_entropy",
     "bin_edges",
     "bin_sums",
@@ -47,6 +51,7 @@ __all__ = [
     "normalized_entropy",
     "reliability_curve",
     "sigmoid",
+    "weighted_mean",
 ]
 
 PROBABILITY_EPS = 1e-7
@@ -67,7 +72,7 @@ class ReliabilityCurve(NamedTuple):
     observed: npt.NDArray[np.float64]
 
 
-def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
+def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None = None) -> float:
     """Compute the area under the ROC curve: the share of correctly ordered positive-negative pairs.
 
     A tied pair counts one half (the mid-rank form of the Mann-Whitney U statistic, Hanley & McNeil
@@ -77,6 +82,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
     Args:
         label: ``[B]``, 0 or 1.
         score: ``[B]``, any finite real numbers. Probabilities and logits give the same AUC.
+        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
 
     Returns:
         The AUC in ``[0, 1]``, or NaN with one class only.
@@ -88,6 +94,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
         nan
     """
     labels, scores = _label_and_score(label, score)
+    if weight is not None:
+        return auc_of_weights(labels, scores, _weights(weight, labels))
     return auc_of_classes(scores[labels], scores[~labels])
 
 
@@ -112,6 +120,26 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     twice_above = int(np.searchsorted(many, few, "left").sum())
     twice_above += int(np.searchsorted(many, few, "right").sum())
     return (2 * pairs - twice_above if swapped else twice_above) / (2 * pairs)
+
+
+def auc_of_weights(
+    label: npt.NDArray[np.bool_], score: FloatArray, weight: npt.NDArray[np.floating]
+) -> float:
+    """Compute the AUC of checked rows ``[B]`` with weights; NaN if a class has no weight.
+
+    Examples:
+        >>> label, score = np.array([True, False, False]), np.array([0.5, 0.4, 0.6])
+        >>> auc_of_weights(label, score, np.array([1.0, 3.0, 1.0]))
+        0.75
+    """
+    if not score.size:
+        return float("nan")
+    order = np.argsort(score, kind="stable")
+    ordered = score[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    weights, labels = weight[order].astype(np.float64), label[order]
+    sums = [np.add.reduceat(np.where(of, weights, 0.0), first) for of in (labels, ~labels)]
+    return auc_from_counts(*sums)
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
@@ -201,7 +229,11 @@ def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> fl
 
 
 def log_loss(
-    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+    label: npt.ArrayLike,
+    prediction: npt.ArrayLike,
+    weight: npt.ArrayLike | None = None,
+    *,
+    from_logits: bool = False,
 ) -> float:
     """Compute the mean binary cross entropy in nats: ``-mean(y log p + (1 - y) log(1 - p))``.
 
@@ -211,14 +243,33 @@ def log_loss(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
         from_logits: whether the predictions are logits. Default: False.
+
+    Returns:
+        The log loss, or NaN if all weights are 0.
 
     Examples:
         >>> round(log_loss([1, 0], [0.9, 0.2]), 4)
         0.1643
     """
     labels, predictions = _label_and_prediction(label, prediction, from_logits)
-    return float(example_log_loss(labels, predictions, from_logits=from_logits).mean())
+    losses = example_log_loss(labels, predictions, from_logits=from_logits)
+    if weight is None:
+        return float(losses.mean())
+    return weighted_mean(losses, _weights(weight, labels))
+
+
+def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.floating]) -> float:
+    """Compute the mean of values ``[B]``, each times its weight; NaN if all weights are 0.
+
+    Examples:
+        >>> weighted_mean(np.array([1.0, 4.0]), np.array([2.0, 1.0]))
+        2.0
+    """
+    weights = weight.astype(np.float64)
+    total = float(weights.sum())
+    return float((weights * values).sum()) / total if total else float("nan")
 
 
 def example_log_loss(
@@ -238,7 +289,11 @@ def example_log_loss(
 
 
 def normalized_entropy(
-    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+    label: npt.ArrayLike,
+    prediction: npt.ArrayLike,
+    weight: npt.ArrayLike | None = None,
+    *,
+    from_logits: bool = False,
 ) -> float:
     """Compute the log loss divided by the entropy of the mean label; predicting the mean gives 1.
 
@@ -248,6 +303,7 @@ def normalized_entropy(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
         from_logits: whether the predictions are logits. Default: False.
 
     Returns:
@@ -258,13 +314,16 @@ def normalized_entropy(
         >>> normalized_entropy([1, 0], [0.5, 0.5])
         1.0
     """
-    labels, predictions = _label_and_prediction(label, prediction, from_logits)
-    loss = float(example_log_loss(labels, predictions, from_logits=from_logits).mean())
-    return loss / background_entropy(int(labels.sum()), labels.size)
+    loss = log_loss(label, prediction, weight, from_logits=from_logits)
+    labels = as_labels(task_column(label, "label"), "label")
+    if weight is None:
+        return loss / background_entropy(int(labels.sum()), labels.size)
+    weights = _weights(weight, labels)
+    return loss / background_entropy(float(weights[labels].sum()), float(weights.sum()))
 
 
-def background_entropy(positives: int, rows: int) -> float:
-    """Compute the entropy in nats of the rate ``positives / rows``.
+def background_entropy(positives: float, rows: float) -> float:
+    """Compute the entropy in nats of the rate ``positives / rows``, of numbers or sums of weights.
 
     The entropy is the log loss of a model that predicts ``positives / rows`` for every row. The
     result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
@@ -280,7 +339,11 @@ def background_entropy(positives: int, rows: int) -> float:
 
 
 def calibration(
-    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+    label: npt.ArrayLike,
+    prediction: npt.ArrayLike,
+    weight: npt.ArrayLike | None = None,
+    *,
+    from_logits: bool = False,
 ) -> float:
     """Compute the mean predicted rate divided by the mean observed rate; 1 means calibrated.
 
@@ -289,6 +352,7 @@ def calibration(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
         from_logits: whether the predictions are logits. Default: False.
 
     Returns: The ratio, or NaN if there is no positive label.
@@ -301,7 +365,11 @@ def calibration(
     if not labels.any():
         return float("nan")
     rates = sigmoid(predictions) if from_logits else predictions
-    return float(rates.sum(dtype=np.float64)) / int(labels.sum())
+    if weight is None:
+        return float(rates.sum(dtype=np.float64)) / int(labels.sum())
+    weights = _weights(weight, labels)
+    observed = float(weights[labels].sum())
+    return float((weights * rates).sum()) / observed if observed else float("nan")
 
 
 def reliability_curve(
@@ -358,9 +426,14 @@ def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
 
 
 def bin_sums(
-    label: npt.NDArray[np.bool_], rate: FloatArray, edges: npt.NDArray[np.float64]
+    label: npt.NDArray[np.bool_],
+    rate: FloatArray,
+    edges: npt.NDArray[np.float64],
+    weight: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
     """Return sums ``[3, bins]`` of checked arrays by bin: rows, predicted rate, positives.
+
+    With weights, each row counts with its weight.
 
     Examples:
         >>> bin_sums(np.array([True, False]), np.array([0.75, 0.5]), bin_edges(2))
@@ -368,7 +441,10 @@ def bin_sums(
     """
     number = len(edges) - 1
     place = np.searchsorted(edges[1:-1], rate, side="left")
-    sums = [np.bincount(place, weights=w, minlength=number) for w in (None, rate, label)]
+    each: tuple[Any, ...] = (None, rate, label)
+    if weight is not None:
+        each = (weight, weight * rate, weight * label)
+    sums = [np.bincount(place, weights=w, minlength=number) for w in each]
     return np.array(sums, dtype=np.float64)
 
 
@@ -418,6 +494,12 @@ def _label_and_prediction(
     check_same_length(label=labels, prediction=predictions)
     _check_not_empty(labels)
     return labels, predictions
+
+
+def _weights(weight: npt.ArrayLike, labels: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    weights = as_weights(task_column(weight, "weight"), "weight")
+    check_same_length(label=labels, weight=weights)
+    return weights
 
 
 def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "as_labels",
     "as_predictions",
     "as_scores",
+    "as_weights",
     "check_same_length",
     "label_remedy",
     "task_column",
@@ -131,6 +132,20 @@ def label_remedy(labels: npt.NDArray[Any]) -> str:
         return f"(label == {values[1]:g}).astype(np.float32) is 1 where it is {values[1]:g}"
     middle = values[(len(values) - 1) // 2] if len(values) else 0.0
     return f"(label > {middle:g}).astype(np.float32) is 1 where it is above {middle:g}"
+
+
+def as_weights(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
+    """Return weights of rows ``[B]`` as float64.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: a weight is NaN, infinite or below 0.
+    """
+    weights = as_scores(values, name).astype(np.float64)
+    if weights.size and weights.min() < 0:
+        bad = int(np.argmax(weights < 0))
+        raise ValueError(f"{name} must be at least 0, got {weights[bad]} at row {bad}")
+    return weights
 
 
 def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:

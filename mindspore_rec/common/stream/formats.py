@@ -51,7 +51,7 @@ class BadMessageError(ValueError):
             has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
             message is not in the expected format. A "schema" message has columns or types that
             differ from the schema. A "null" message lacks a required value. A "time" message has an
-            event from the future. A "value" message has a number outside its column's range.
+            event from the future. A "value" message has a value that its column cannot have.
         detail: description of the defect.
     """
 
@@ -103,6 +103,8 @@ class Format(ABC):
             also more than twice the size of the encoded message.
 
     Attributes:
+        check: function that raises BadMessageError if rows have values that their columns cannot
+            have. Default: None.
         sequence_of: function that returns a message's producer and number, or None. Producer and
             number show which messages are duplicates. Default: None, no message has a number.
     """
@@ -113,6 +115,7 @@ class Format(ABC):
         if schema is not None and (not len(schema) or len(set(schema.names)) < len(schema)):
             raise ValueError(f"schema must have columns with distinct names, got {schema.names}")
         self.schema = schema
+        self.check: Callable[[pa.RecordBatch], None] | None = None
         self.sequence_of: Callable[[Message], Any] | None = None
         self._widths: tuple[int, int] | None = None
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
@@ -181,6 +184,8 @@ class Format(ABC):
     ) -> None:
         try:
             rows, row_counts = self._read(values)
+            if self.check is not None:
+                self.check(rows)
         except BadMessageError as error:
             if len(values) == 1:
                 bad[place] = error
@@ -292,10 +297,7 @@ class ArrowFormat(Format):
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
         table = _open(values[0])
         if self.schema is None:  # the schema of the first message that can be read
-            names = table.schema.names
-            if not names or len(set(names)) < len(names):
-                raise BadMessageError("schema", f"columns must have distinct names, got {names}")
-            self.schema = table.schema.remove_metadata()
+            self.schema = self._first_schema(table)
         rows = self._checked(table)
         if self._repeating is None:
             self._repeating = [i for i, field in enumerate(self.schema) if may_repeat(field.type)]
@@ -305,6 +307,13 @@ class ArrowFormat(Format):
                 "size", f"its texts are {size} bytes, at most {self._most(values[0])} are taken"
             )
         return rows, np.array([rows.num_rows])
+
+    def _first_schema(self, table: pa.Table) -> pa.Schema:
+        """Return the columns of the first message."""
+        names = table.schema.names
+        if not names or len(set(names)) < len(names):
+            raise BadMessageError("schema", f"columns must have distinct names, got {names}")
+        return table.schema.remove_metadata()
 
 
 class TsvFormat(Format):

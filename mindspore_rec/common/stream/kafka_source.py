@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.old_arguments import takes_old
 from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy, policy_of
 from mindspore_rec.common.stream.dead_letters import DeadLetters
@@ -17,6 +18,7 @@ from mindspore_rec.common.stream.formats import ArrowFormat, Format, JsonFormat,
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
 from mindspore_rec.common.stream.limits import StreamLimits, limits_of
 from mindspore_rec.common.stream.old_arguments import LIMITS, POLICY
+from mindspore_rec.common.stream.schema_format import schema_format
 from mindspore_rec.common.stream.source import StreamSource
 
 __all__ = ["KafkaSource", "policy_with_letters"]
@@ -35,8 +37,11 @@ class KafkaSource(StreamSource):
     Args:
         brokers: "host:port", or several addresses.
         topic: name of an existing topic.
-        schema: the columns of a row with their types. None is legal only for "arrow", and means the
-            columns of the first message.
+        schema: the columns of a row with their types, as an Arrow schema, or a `Schema`. A message
+            with a value that does not fit a `Schema` is bad, and the reason is the sentence that
+            names column, row and value. The types of JSON and TSV follow from the `Schema`; the
+            types of Arrow messages are the types of the first message that fits. None is legal only
+            for "arrow", and means the columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
             message is one or more lines (default "arrow"). A `Format` object is legal too, and
             requires that `schema` is None.
@@ -62,7 +67,7 @@ class KafkaSource(StreamSource):
         self,
         brokers: str | Sequence[str],
         topic: str,
-        schema: pa.Schema | None = None,
+        schema: pa.Schema | Schema | None = None,
         *,
         format: str | Format = "arrow",
         batch_size: int = 4096,
@@ -110,7 +115,7 @@ def policy_with_letters(
     return replace(policy, topic=letters)
 
 
-def _format(format: str | Format, schema: pa.Schema | None) -> Format:
+def _format(format: str | Format, schema: pa.Schema | Schema | None) -> Format:
     if isinstance(format, Format):
         if schema is not None:
             raise ValueError("schema must be None where format is an object, which has one")
@@ -118,6 +123,8 @@ def _format(format: str | Format, schema: pa.Schema | None) -> Format:
     if not isinstance(format, str):
         raise TypeError(f"format must be a name or a Format, got {type(format).__name__}")
     check_one_of("format", format, ("arrow", "tsv", "json"))
+    if isinstance(schema, Schema):
+        return schema_format(format, schema)
     if format == "arrow":
         return ArrowFormat(schema)
     if schema is None:

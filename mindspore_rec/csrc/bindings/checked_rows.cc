@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "tier/checked_rows.h"
 
 namespace py = pybind11;

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "readers/kept_digests.h"
 #include "rows/row_digest.h"
 #include "util/for_blocks.h"
@@ -18,13 +19,6 @@ namespace {
 
 constexpr size_t kBlockRows = 4096;
 constexpr uint32_t kMostParts = 1 << 16;
-
-void CheckParts(uint32_t parts) {
-  if (parts < 1 || parts > kMostParts) {
-    throw py::value_error("parts must be in [1, " + std::to_string(kMostParts) + "], got " +
-                          std::to_string(parts));
-  }
-}
 
 Array<uint64_t> DigestsOfRows(const Array<int64_t>& keys, const py::array& rows) {
   const bool fits = keys.ndim() == 1 && rows.ndim() == 2 && rows.shape(0) == keys.size() &&
@@ -53,50 +47,6 @@ Array<uint32_t> PartsOfKeys(const Array<int64_t>& keys, uint32_t parts) {
   uint32_t* to = out.mutable_data();
   for (py::ssize_t i = 0; i < keys.size(); ++i) to[i] = DigestPart(keys.data()[i], parts);
   return out;
-}
-
-// Return the number of rows and the digest of each part of a table.
-py::tuple DigestOfTable(const PyTable& self, uint32_t parts) {
-  CheckParts(parts);
-  std::vector<int64_t> rows(parts);
-  std::vector<uint64_t> sums(parts);
-  WithoutPython([&] {
-    self->Digests([&](const int64_t* keys, const uint64_t* digests, size_t n) {
-      for (size_t i = 0; i < n; ++i) {
-        const uint32_t part = parts == 1 ? 0 : DigestPart(keys[i], parts);
-        ++rows[part];
-        sums[part] += digests[i];
-      }
-    });
-  });
-  const auto n = static_cast<py::ssize_t>(parts);
-  return py::make_tuple(Array<int64_t>(n, rows.data()), Array<uint64_t>(n, sums.data()));
-}
-
-// Return the keys of a part of a table, and the digests of their rows.
-py::tuple DigestsOfTable(const PyTable& self, uint32_t part, uint32_t parts) {
-  CheckParts(parts);
-  if (part >= parts) throw py::value_error("part must be below parts");
-  std::vector<int64_t> found;
-  std::vector<uint64_t> of;
-  WithoutPython([&] {
-    self->Digests([&](const int64_t* keys, const uint64_t* digests, size_t n) {
-      for (size_t i = 0; i < n; ++i) {
-        if (DigestPart(keys[i], parts) != part) continue;
-        found.push_back(keys[i]);
-        of.push_back(digests[i]);
-      }
-    });
-  });
-  const auto n = static_cast<py::ssize_t>(found.size());
-  return py::make_tuple(Array<int64_t>(n, found.data()), Array<uint64_t>(n, of.data()));
-}
-
-Array<int64_t> DamagedRowsOf(const PyTable& self, uint32_t part, uint32_t parts) {
-  CheckParts(parts);
-  if (part >= parts) throw py::value_error("part must be below parts");
-  const auto keys = WithoutPython([&] { return self->changes().DamagedRows(part, parts); });
-  return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
 void SetKept(KeptDigests* self, const Array<int64_t>& keys, const Array<uint64_t>& digests) {
@@ -133,16 +83,11 @@ Array<uint32_t> ChecksOf(const Array<uint64_t>& digests) {
 
 }  // namespace
 
-void BindTableDigest(TableClass* table) {
-  table->def("digest", &DigestOfTable, py::arg("parts") = 1)
-      .def("row_digests", &DigestsOfTable, py::arg("part") = 0, py::arg("parts") = 1)
-      .def("keep_digest",
-           [](const PyTable& self) { WithoutPython([&] { self->changes().KeepDigest(); }); })
-      .def("kept_digest",
-           [](const PyTable& self) {
-             return WithoutPython([&] { return self->changes().KeptDigest(); });
-           })
-      .def("damaged_rows", &DamagedRowsOf, py::arg("part") = 0, py::arg("parts") = 1);
+void CheckParts(uint32_t parts) {
+  if (parts < 1 || parts > kMostParts) {
+    throw py::value_error("parts must be in [1, " + std::to_string(kMostParts) + "], got " +
+                          std::to_string(parts));
+  }
 }
 
 void BindDigest(py::module_* module) {

@@ -5,7 +5,8 @@
 #include <mutex>
 #include <string>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "tier/env.h"
 
 namespace py = pybind11;

@@ -6,10 +6,9 @@
 
 #include <string>
 
+#include "rows/batch.h"
 #include "rows/kernels.h"
-#include "rows/rule.h"
 #include "table/core/row_sizes.h"
-#include "table/table.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
 #include "util/thread_pool.h"
@@ -78,13 +77,6 @@ RowSizes SizesOfRow(int32_t dim, int32_t state_width, const std::string& value_t
   return RowSizes(layout);
 }
 
-int32_t WidthOfState(const std::string& rule, int32_t dim, bool centered) {
-  Rule made;
-  made.kind = ParseRuleKind(rule);
-  made.centered = centered;
-  return made.StateWidth(dim);
-}
-
 void BindSizes(py::module_& m) {
   py::class_<RowSizes>(m, "RowSizes")
       .def_readonly("metadata", &RowSizes::metadata)
@@ -100,7 +92,6 @@ void BindSizes(py::module_& m) {
   m.def("row_sizes", &SizesOfRow, py::arg("dim"), py::arg("state_width") = 0,
         py::arg("value_type") = "float32", py::arg("state_type") = "float32",
         py::arg("scored") = false);
-  m.def("state_width", &WidthOfState, py::arg("rule"), py::arg("dim"), py::arg("centered") = false);
 }
 
 }  // namespace

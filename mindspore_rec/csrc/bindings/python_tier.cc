@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bindings/ssd_store.h"
-#include "table/core/table_config.h"
+#include "table/core/table_errors.h"
 
 namespace py = pybind11;
 

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "readers/quantised_rows.h"
 
 namespace py = pybind11;

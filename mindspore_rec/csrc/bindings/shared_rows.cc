@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "readers/shared_memory.h"
 #include "readers/shared_reader.h"
 #include "readers/shared_writer.h"

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/arrays.h"
+#include "bindings/calls.h"
 #include "util/bytes.h"
 
 namespace py = pybind11;

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

@@ -8,9 +8,8 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
-#include <utility>
 
-#include "util/float_mode.h"
+#include "bindings/calls.h"
 #include "workers/all_rows.h"
 #include "workers/made_tables.h"
 #include "workers/registry.h"
@@ -24,22 +23,6 @@ struct PyTable {
 };
 
 using TableClass = pybind11::class_<PyTable>;
-
-// Calls fn() without Python's lock and returns the result.
-template <typename Fn>
-auto WithoutPython(Fn fn) {
-  pybind11::gil_scoped_release release;
-  return fn();
-}
-
-// Calls fn() without Python's lock, in IEEE 754's default float mode.
-template <typename Fn>
-auto Natively(const Fn& fn) {
-  return WithoutPython([&] {
-    const DefaultFloatMode float_mode;
-    return fn();
-  });
-}
 
 // Calls ByExchange(self, fn) without Python's lock and returns the result.
 template <typename Fn>

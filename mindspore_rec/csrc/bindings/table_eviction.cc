@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 #include "workers/made_tables.h"
 
 namespace py = pybind11;

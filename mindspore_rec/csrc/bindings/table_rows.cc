@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

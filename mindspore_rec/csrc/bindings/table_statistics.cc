@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arguments.h"
 #include "bindings/eviction_reason.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "bindings/arguments.h"
 #include "bindings/python_tier.h"
+#include "bindings/table_arguments.h"
 #include "workers/made_tables.h"
 
 namespace py = pybind11;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

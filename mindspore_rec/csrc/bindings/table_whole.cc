@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arguments.h"
+#include "bindings/table_arguments.h"
 
 namespace py = pybind11;
 

@@ -5,6 +5,8 @@
 #include <functional>
 #include <utility>
 
+#include "rows/step_constants.h"
+
 namespace msrec {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rows/kernels.h"
+#include "rows/rule.h"
 #include "util/thread_pool.h"
 
 namespace msrec {

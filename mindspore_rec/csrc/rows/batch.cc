@@ -45,6 +45,15 @@ void VisitShards(const IdView& ids, size_t begin, size_t end, const IdFilter& fi
 
 }  // namespace
 
+uint64_t HashIds(const IdView& ids) {
+  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ ids.size;
+  for (size_t i = 0; i < ids.size; ++i) {
+    hash = (hash ^ static_cast<uint64_t>(ids[i])) * 0xff51afd7ed558ccdULL;
+    hash ^= hash >> 32;
+  }
+  return Mix64(hash);
+}
+
 void CheckBatchSize(const IdView& ids, const std::string& table) {
   const size_t places = ids.size * ids.stride;
   if (places < std::numeric_limits<uint32_t>::max()) return;

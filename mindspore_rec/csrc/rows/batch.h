@@ -46,6 +46,9 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
+// Return a hash of the ids, independent of their width and stride.
+uint64_t HashIds(const IdView& ids);
+
 // Selects the ids that a lookup drops. For a dropped id, the output is zeros, and no row is
 // trained.
 struct IdFilter {

@@ -5,8 +5,6 @@
 #include <cpuid.h>
 #endif
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,20 +15,6 @@ extern const Kernels kKernelsBase;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
 #endif
-
-StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
-  StepConstants c{rule, input, 0.0f, rule.epsilon, 2.0f * rule.l2};
-  const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
-  const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(rule.beta2), t));
-  const double correction1 = 1.0 - std::pow(static_cast<double>(rule.beta1), t);
-  c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
-  // Published AdamW corrects the bias of the second moment before it adds epsilon. MindSpore's Adam
-  // corrects the bias of the second moment after it adds epsilon.
-  if (rule.kind == RuleKind::kAdamW) {
-    c.adam_eps = static_cast<float>(rule.epsilon * correction2);
-  }
-  return c;
-}
 
 #ifdef MSREC_VECTOR_SETS
 // __builtin_cpu_supports("f16c") is not used, because older versions of clang reject the name

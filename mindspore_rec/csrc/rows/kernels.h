@@ -9,8 +9,6 @@
 #include <cstdint>
 
 #include "init/initializer.h"
-#include "rows/rounding.h"
-#include "rows/rule.h"
 #include "util/number_type.h"
 
 // Defined if the loops are also compiled for the vector instruction sets of x86-64, in addition to
@@ -21,19 +19,7 @@
 
 namespace msrec {
 
-// Constants of a row update, computed once per step.
-struct StepConstants {
-  Rule rule;
-  StepInput in;
-  float adam_lr;  // learning rate with both bias corrections
-  float adam_eps;
-  float ftrl_l2x2;
-  Rounding rounding = {};  // of rows that are not float32
-};
-
-// Returns the constants of a step: the rule, the input and the numbers that are computed from rule
-// and input.
-StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
+struct StepConstants;  // rows/step_constants.h
 
 // The kernels that read and write rows, for one type of values and one type of states. Arithmetic
 // is float32. Arrays other than rows are float32, except for bfloat16 outputs.

@@ -5,6 +5,7 @@
 // other files could be linked in its AVX-512 form and run on a CPU without it.
 #include "rows/kernels.h"
 #include "rows/row_layout.h"
+#include "rows/step_constants.h"
 #include "util/bfloat16.h"
 #include "util/float16.h"
 

@@ -9,6 +9,7 @@
 
 #include "rows/for_shards.h"
 #include "rows/row_values.h"
+#include "rows/step_constants.h"
 
 namespace msrec {
 namespace {

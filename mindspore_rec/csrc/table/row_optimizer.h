@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "rows/rule.h"
+#include "rows/step_constants.h"
 #include "table/cache/lower_tiers.h"
 #include "table/table_parts.h"
 

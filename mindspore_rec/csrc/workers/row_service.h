@@ -18,10 +18,11 @@
 #include <string>
 #include <thread>
 
-#include "table/table.h"
 #include "workers/group.h"
 
 namespace msrec {
+
+class Table;
 
 class RowService {
  public:

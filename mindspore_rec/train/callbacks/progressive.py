@@ -17,6 +17,7 @@ from mindspore_rec.common.metrics import functional
 from mindspore_rec.common.metrics.inputs import (
     as_labels,
     as_predictions,
+    as_weights,
     check_same_length,
     task_column,
 )
@@ -40,6 +41,8 @@ class ProgressiveValidation(Callback):
     The callback costs one additional forward pass per step. With several workers, each worker
     computes the metrics over the rows of all workers, in the order of the workers. All workers
     therefore get the same metrics.
+
+    If the model was made from a schema and the rows have weights, all metrics weight the rows.
 
     Args:
         model: the RecModel that is trained, or a function from a batch's columns to predictions. A
@@ -94,11 +97,14 @@ class ProgressiveValidation(Callback):
         self.from_logits = from_logits
         self.task = check_int("task", task, 0, 1 << 20)
         self._score = _scorer(model)
+        schema = getattr(model, "schema", None)
+        self._inputs = None if schema is None else len(schema.inputs)
         self.history: list[tuple[int, int, dict[str, float]]] = []
         self.rows = 0
         self._loss_sum = 0.0
+        self._weight_sum = 0.0
         self._reported = 0
-        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._parts: list[dict[str, np.ndarray]] = []
         self._held = 0
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
@@ -111,12 +117,13 @@ class ProgressiveValidation(Callback):
             from_logits=self.from_logits,
         )
         label = as_labels(task_column(_array(batch[-1]), "label", self.task), "label")
-        check_same_length(prediction=prediction, label=label)
+        part = {"prediction": np.array(prediction), "label": np.array(label)}
+        if self._inputs is not None and len(batch) > self._inputs + 1:
+            weight = task_column(_array(batch[self._inputs]), "weight")
+            part["weight"] = as_weights(weight, "weight").astype(np.float32)
+        check_same_length(**part)
         group = current_group()
-        if group.size == 1:
-            self._take(np.array(prediction), np.array(label))
-        else:
-            self._take(*_of_all(group, prediction, label, run.batch_samples))
+        self._take(part if group.size == 1 else _of_all(group, part, run.batch_samples))
         if self.rows - self._reported >= self.every_rows:
             self._report(run)
 
@@ -135,30 +142,47 @@ class ProgressiveValidation(Callback):
         """
         if not self.rows:
             raise ValueError("no row was scored yet")
-        prediction = np.concatenate([part[0] for part in self._parts])[-self.window :]
-        label = np.concatenate([part[1] for part in self._parts])[-self.window :]
-        loss = self._log_loss(label, prediction)
-        rate = functional.sigmoid(prediction) if self.from_logits else prediction
-        observed = float(label.mean())
+        window = self._window()
+        label, prediction, weight = window["label"], window["prediction"], window.get("weight")
+        loss = self._log_loss(window)
+        if weight is None:
+            rate = functional.sigmoid(prediction) if self.from_logits else prediction
+            observed = float(label.mean())
+            calibration = float(rate.mean()) / observed if observed else math.nan
+        else:
+            logits = self.from_logits
+            calibration = functional.calibration(label, prediction, weight, from_logits=logits)
         return {
-            "auc": functional.auc(label, prediction),
+            "auc": functional.auc(label, prediction, weight),
             "log_loss": loss,
-            "calibration": float(rate.mean()) / observed if observed else math.nan,
-            "drift": loss - self._loss_sum / self.rows,
+            "calibration": calibration,
+            "drift": loss - self._loss_sum / self._weight_sum if self._weight_sum else math.nan,
         }
 
-    def _take(self, prediction: np.ndarray, label: np.ndarray) -> None:
-        if not len(label):
-            return
-        self.rows += len(label)
-        self._loss_sum += self._log_loss(label, prediction) * len(label)
-        self._parts.append((prediction, label))
-        self._held += len(label)
-        while self._held - len(self._parts[0][1]) >= self.window:
-            self._held -= len(self._parts.pop(0)[1])
+    def _window(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the last `window` rows."""
+        return {
+            name: np.concatenate([part[name] for part in self._parts])[-self.window :]
+            for name in self._parts[0]
+        }
 
-    def _log_loss(self, label: np.ndarray, prediction: np.ndarray) -> float:
-        return float(functional.log_loss(label, prediction, from_logits=self.from_logits))
+    def _take(self, part: dict[str, np.ndarray]) -> None:
+        rows = len(part["label"])
+        if not rows:
+            return
+        weight = float(part["weight"].sum(dtype=np.float64)) if "weight" in part else rows
+        self.rows += rows
+        if weight:
+            self._loss_sum += self._log_loss(part) * weight
+            self._weight_sum += weight
+        self._parts.append(part)
+        self._held += rows
+        while self._held - len(self._parts[0]["label"]) >= self.window:
+            self._held -= len(self._parts.pop(0)["label"])
+
+    def _log_loss(self, part: Mapping[str, np.ndarray]) -> float:
+        of = (part["label"], part["prediction"], part.get("weight"))
+        return float(functional.log_loss(*of, from_logits=self.from_logits))
 
     def _report(self, run: Any) -> None:
         self._reported = self.rows
@@ -170,37 +194,34 @@ class ProgressiveValidation(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scored rows as NumPy arrays and numbers. A restart restores them."""
-        empty = (np.zeros(0, np.float32), np.zeros(0, bool))
-        parts = self._parts or [empty]
-        return {
+        empty = {"prediction": np.zeros(0, np.float32), "label": np.zeros(0, bool)}
+        state = {
             "rows": self.rows,
             "loss_sum": self._loss_sum,
             "reported": self._reported,
-            "prediction": np.concatenate([part[0] for part in parts])[-self.window :],
-            "label": np.concatenate([part[1] for part in parts])[-self.window :],
+            **(self._window() if self._parts else empty),
         }
+        return {**state, "weight_sum": self._weight_sum} if "weight" in state else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the scored rows; `history` starts empty."""
-        prediction, label = np.array(state["prediction"]), np.array(state["label"])
-        check_same_length(prediction=prediction, label=label)
+        names = ("prediction", "label", "weight")
+        part = {name: np.array(state[name]) for name in names if name in state}
+        check_same_length(**part)
         self.rows, self._reported = int(state["rows"]), int(state["reported"])
         self._loss_sum = float(state["loss_sum"])
-        self._held = len(label)
-        self._parts = [(prediction, label)] if len(label) else []
+        self._weight_sum = float(state.get("weight_sum", self.rows))
+        self._held = len(part["label"])
+        self._parts = [part] if self._held else []
         self.history = []
 
 
-def _of_all(
-    group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return all workers' predictions and labels; this worker has `rows` rows, 0 if idle."""
-    mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
+def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
+    """Return the arrays of all workers' rows; this worker has `rows` rows, 0 if idle."""
+    mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
-    return (
-        np.concatenate([each["prediction"] for each in by_worker]),
-        np.concatenate([each["label"] for each in by_worker]).astype(bool),
-    )
+    made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}
+    return {**made, "label": made["label"].astype(bool)}
 
 
 def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
@@ -210,7 +231,9 @@ def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
                 "model must have a loss_fn; without one, give a function from a batch's columns to "
                 "predictions"
             )
-        return lambda batch: model.predict(*batch[:-1])
+        schema = getattr(model, "schema", None)
+        inputs = -1 if schema is None else len(schema.inputs)  # a weight is no input
+        return lambda batch: model.predict(*batch[:inputs])
     if not callable(model):
         raise TypeError(f"model must be a RecModel or a function, got {type(model).__name__}")
     return lambda batch: model(*batch)

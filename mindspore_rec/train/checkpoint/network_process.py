@@ -18,15 +18,56 @@ from typing import Any
 
 from mindspore_rec.common.extras import pip_install
 from mindspore_rec.common.parallel.launcher import ALONE
+from mindspore_rec.common.run.chain import chain_at
 from mindspore_rec.common.run.manifest import new_directory
-from mindspore_rec.common.run.network_file import NETWORK, remove_network, write_reason
+from mindspore_rec.common.run.network_file import (
+    NETWORK,
+    read_network,
+    remove_network,
+    write_reason,
+)
 
-__all__ = ["NetworkProcess"]
+__all__ = ["NetworkProcess", "was_tried", "what_is_missing", "write_saved_network"]
 
 logger = logging.getLogger("mindspore_rec")
 
 _PATIENCE = 120.0  # seconds at the end of a training
 _MODULES = ("onnx", "onnxruntime")
+
+
+def what_is_missing() -> str:
+    """Return which packages a network as ONNX needs, and the remedy; '' if all are there."""
+    missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
+    if not missing:
+        return ""
+    return f"{', '.join(missing)} must be installed: {pip_install('onnx')}"
+
+
+def was_tried(path: Path) -> bool:
+    """Return True if a network, or the reason why there is none, was written beside a model."""
+    return (path / NETWORK).is_dir()
+
+
+def write_saved_network(path: Path) -> str:
+    """Write the network of a saved model as ONNX in a process of its own.
+
+    Args:
+        path: directory that `RecModel.save` wrote.
+
+    Returns:
+        The reason why there is no network; '' if the network was written.
+    """
+    try:
+        process = NetworkProcess(path, chain_at(path)[-1].manifest["model"])
+        try:
+            process.start()
+            process.wait()
+        finally:
+            process.close()
+        read_network(path / NETWORK)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 class NetworkProcess:
@@ -51,9 +92,9 @@ class NetworkProcess:
         if self._model is None:
             return
         remove_network(self._directory)  # the builder may return a different network this time
-        missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
+        missing = what_is_missing()
         if missing:
-            self._say(f"{', '.join(missing)} must be installed: {pip_install('onnx')}")
+            self._say(missing)
             return
         self._process = subprocess.Popen(
             [

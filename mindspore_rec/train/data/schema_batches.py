@@ -14,10 +14,13 @@ from mindspore_rec.common.columns.labels import as_group_keys
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
 
-__all__ = ["GROUP", "SchemaBatches"]
+__all__ = ["GROUP", "WEIGHT", "SchemaBatches"]
 
 GROUP = "group"
 """Name of the array with the keys of the rows' groups."""
+
+WEIGHT = "weight"
+"""Name of the array with the weights of the rows."""
 
 _AHEAD = 2  # batches; their arrays are made while the training computes
 
@@ -60,7 +63,7 @@ class SchemaBatches(BatchWrapper):
     def column_names(self) -> list[str]:
         """Names of the arrays."""
         names = self.schema.arrays
-        more = ["weight"] * (self._weight is not None) + [GROUP] * self._with_group
+        more = [WEIGHT] * (self._weight is not None) + [GROUP] * self._with_group
         return [*names[:-1], *more, names[-1]] if more else names
 
     def change(self, batch: Batch) -> Batch:
@@ -77,7 +80,7 @@ class SchemaBatches(BatchWrapper):
             arrays[GROUP] = as_group_keys(group.name, rows[group.name], group.values)
         if self._weight is not None:
             weights = np.asarray(batch.plain[self._weight], np.float32)  # type: ignore[call-overload]
-            arrays["weight"] = weights.reshape(-1, 1)
+            arrays[WEIGHT] = weights.reshape(-1, 1)
         names = tuple(self.column_names)
         return replace(
             batch, columns=tuple(arrays[n] for n in names), names=names, event_time=event_time

@@ -23,7 +23,8 @@ from mindspore_rec.train.graph.batch_columns import BatchColumns
 from mindspore_rec.train.graph.tensors import as_tensors
 from mindspore_rec.train.loop.hints import hint_undefined
 from mindspore_rec.train.loop.model_parts import ModelParts
-from mindspore_rec.train.metrics.gauc import GAUC
+from mindspore_rec.train.loop.schema_loss import SchemaEvalCell
+from mindspore_rec.train.metrics.base import BinaryMetric
 from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.peers import current_group
 from mindspore_rec.train.workers.worker_data import worker_source
@@ -53,6 +54,8 @@ class ModelEvaluation(ModelParts):
         run.finite_columns = finite
         run.batch_num = source.length or sys.maxsize
         run.list_callback = callback_list(callbacks)
+        if self._rows is not None:
+            self._rows.weigh(self._metric_fns, source.column_names or ())
         self._clear_metrics()
         hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
         with (
@@ -114,19 +117,24 @@ class ModelEvaluation(ModelParts):
         manager.on_eval_end(context)
 
     def _update_metrics(self, outputs: Any) -> None:
-        """Pass the outputs of the evaluation network to the metrics; a GAUC gets the groups too."""
-        if self._rows is None or not self._rows.has_group(self._metric_fns):
+        """Pass the outputs of the evaluation network to the metrics, also groups and weights."""
+        cell, every = self._eval_network, self._metric_fns
+        if not isinstance(cell, SchemaEvalCell):
             super()._update_metrics(outputs)
             return
-        every = self._metric_fns
-        grouped = {name: each for name, each in every.items() if isinstance(each, GAUC)}
-        self._metric_fns = {name: each for name, each in every.items() if name not in grouped}
+        by_name = dict(zip(cell.names(len(outputs)), outputs, strict=True))
+        more = {
+            name: each
+            for name, each in every.items()
+            if isinstance(each, BinaryMetric) and len(each.inputs) > 2
+        }
+        self._metric_fns = {name: each for name, each in every.items() if name not in more}
         try:
             super()._update_metrics(outputs)
         finally:
             self._metric_fns = every
-        for metric in grouped.values():
-            metric.update(*outputs[1:])
+        for metric in more.values():
+            metric.update(*(by_name[name] for name in metric.inputs if name in by_name))
 
     def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
         every = self._metric_fns

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any, NoReturn
 
 import mindspore as ms
@@ -101,8 +102,10 @@ class RecModel(ModelEvaluation):
             for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
             the network was made from a schema, the metrics may be a list of names: 'auc',
-            'log_loss', 'normalized_entropy', 'calibration', 'gauc' and 'rmse'. Default: 'auc' and
-            'log_loss' of labels with two values, 'rmse' of labels that are numbers.
+            'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and 'rmse', 'mse',
+            'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels with two
+            values, 'rmse' of labels that are numbers. If the rows have weights, metrics chosen by
+            name weight the rows, except 'gauc'.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
@@ -179,8 +182,10 @@ class RecModel(ModelEvaluation):
         apply_fuse(network, fuse)
         apply_amp_level(network, amp_level)
         schema = schema_of(network)
-        self._rows = None if schema is None else SchemaTraining(schema, loss_fn is not None)
+        self._rows = None
         if schema is not None:
+            own_metrics = not isinstance(metrics, (str, list, tuple, set, NoneType))
+            self._rows = SchemaTraining(schema, loss_fn is not None, own_metrics)
             if loss_fn is None and schema.labels:
                 loss_fn = loss_of(schema)
                 if optimizer is None:

@@ -106,7 +106,7 @@ class SchemaLossCell(nn.Cell):
 
 
 class SchemaEvalCell(nn.Cell):
-    """Network that returns loss, prediction, label and, if there is one, the group of the rows.
+    """Network that returns loss, prediction and label, and group and weight if there are such.
 
     Args:
         network: computes the predictions of the first arrays.
@@ -118,25 +118,29 @@ class SchemaEvalCell(nn.Cell):
         arrays: the network's inputs, `weight`, `group` and `label`.
 
     Outputs:
-        Tuple of loss, prediction, label and group.
+        Tuple of loss, prediction, label, group if `has_group`, and weight if rows have weights.
     """
 
     def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema, has_group: bool) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = loss_fn
+        # Rows whose negatives were thinned have weights, even if the schema has none.
+        self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
-        self.has_weight = schema.weight is not None
-        self.has_group = has_group
+        self.groups = int(has_group)
 
     def construct(self, *arrays: Any) -> Any:
-        """Return loss, prediction, label and group."""
+        """Return loss, prediction, label, group and weight."""
         prediction = spread(self.network, arrays[: self.inputs])
         label = arrays[-1]
-        if self.has_weight:
-            loss = self.loss_fn(prediction, label, arrays[self.inputs])
-        else:
-            loss = self.loss_fn(prediction, label)
-        if self.has_group:
-            return loss, prediction, label, arrays[-2]
-        return loss, prediction, label
+        groups = arrays[len(arrays) - 1 - self.groups : -1]
+        if len(arrays) == self.inputs + self.groups + 1:
+            return (self.loss_fn(prediction, label), prediction, label, *groups)
+        weight = arrays[self.inputs]
+        return (self.weighted(prediction, label, weight), prediction, label, *groups, weight)
+
+    def names(self, outputs: int) -> tuple[str, ...]:
+        """Return the names of outputs, of which there are `outputs`."""
+        groups = ("group",) * self.groups
+        return ("loss", "prediction", "label", *groups, "weight")[:outputs]

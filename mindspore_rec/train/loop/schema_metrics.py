@@ -10,11 +10,12 @@ from typing import Any
 from mindspore.train import Metric
 
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.metrics.accuracy import Accuracy
 from mindspore_rec.train.metrics.auc import AUC
 from mindspore_rec.train.metrics.calibration import Calibration
 from mindspore_rec.train.metrics.gauc import GAUC
 from mindspore_rec.train.metrics.log_loss import LogLoss, NormalizedEntropy
-from mindspore_rec.train.metrics.rmse import RMSE
+from mindspore_rec.train.metrics.number_errors import MAE, MSE, RMSE
 
 __all__ = ["metrics_of"]
 
@@ -23,9 +24,10 @@ _BINARY: dict[str, Any] = {
     "log_loss": LogLoss,
     "normalized_entropy": NormalizedEntropy,
     "calibration": Calibration,
+    "accuracy": Accuracy,
     "gauc": GAUC,
 }
-_NUMBER: dict[str, Any] = {"rmse": RMSE}
+_NUMBER: dict[str, Any] = {"rmse": RMSE, "mse": MSE, "mae": MAE}
 _DEFAULT = ("auc", "log_loss", "rmse")
 
 
@@ -33,9 +35,9 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     """Return the metrics of all labels.
 
     Args:
-        names: 'auc', 'log_loss', 'normalized_entropy', 'calibration', and 'gauc' if the schema has
-            a group, for labels with two values; 'rmse' for labels that are numbers. None for 'auc',
-            'log_loss' and 'rmse'.
+        names: 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', and 'gauc' if the
+            schema has a group, for labels with two values; 'rmse', 'mse' and 'mae' for labels that
+            are numbers. None for 'auc', 'log_loss' and 'rmse'.
         schema: the schema.
 
     Returns:

@@ -4,30 +4,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
+from mindspore.train import Loss
 
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.schema.faults import missing_column
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.batches import ArrowBatches
+from mindspore_rec.common.data.fitting import fit_to_rows
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.common.stream.source import StreamSource
 from mindspore_rec.train.data.feature_batches import stream_batches
-from mindspore_rec.train.data.schema_batches import SchemaBatches
+from mindspore_rec.train.data.schema_batches import WEIGHT, SchemaBatches
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
+from mindspore_rec.train.metrics.base import BinaryMetric
 from mindspore_rec.train.metrics.gauc import GAUC
 
 __all__ = ["SchemaTraining", "is_raw", "schema_of"]
 
-_FIT_ROWS = 200_000
 _EVAL_BATCH = 8192
 
 
@@ -75,12 +77,13 @@ class SchemaTraining:
     Args:
         schema: the schema.
         own_loss: whether the user chose the loss.
+        own_metrics: whether the user made the metrics, and not their names.
 
     Raises:
         ValueError: the user chose the loss, and the schema has a weight.
     """
 
-    def __init__(self, schema: Schema, own_loss: bool) -> None:
+    def __init__(self, schema: Schema, own_loss: bool, own_metrics: bool) -> None:
         if own_loss and schema.weight is not None:
             raise ValueError(
                 "loss_fn must be left out, since the schema has a weight: the default loss of a "
@@ -88,6 +91,7 @@ class SchemaTraining:
             )
         self.schema = schema
         self.own_loss = own_loss
+        self.own_metrics = own_metrics
 
     # ---- cells
 
@@ -96,13 +100,27 @@ class SchemaTraining:
         return SchemaLossCell(network, loss_fn, self.schema)
 
     def eval_cell(self, network: nn.Cell, loss_fn: nn.Cell, metrics: Any) -> nn.Cell:
-        """Return the network that gives loss, prediction, label and group to metrics."""
+        """Return the network that gives loss, prediction, label, group and weight to metrics."""
         return SchemaEvalCell(network, loss_fn, self.schema, self.has_group(metrics))
 
     def has_group(self, metrics: Any) -> bool:
         """Return True if one of the metrics reads the groups of rows."""
         values = metrics.values() if isinstance(metrics, Mapping) else ()
         return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
+
+    def weigh(self, metrics: Any, names: Sequence[str]) -> None:
+        """Let the metrics that were chosen by name take weights if the rows have weights.
+
+        Args:
+            metrics: metrics of the model, by name.
+            names: names of the arrays of a batch, if they are known.
+        """
+        if self.own_metrics or not isinstance(metrics, Mapping):
+            return
+        has_weight = self.schema.weight is not None or WEIGHT in names
+        for metric in metrics.values():
+            if isinstance(metric, BinaryMetric) and metric.takes_weights:
+                metric.weigh(has_weight)
 
     # ---- batches
 
@@ -144,17 +162,28 @@ class SchemaTraining:
                 raise missing_column(name, rows.names)
         if is_train:
             weight = source.selection.weight if self.schema.weight is None else None
-            self.fit(rows, weight)
+            fit_to_rows(self.schema, rows, weight)
         else:
             self.schema.check_fitted()
         if not is_train:
-            self._check_not_thinned(source, argument, "metrics count rows without weights")
-            with_group = self.has_group(metrics)
-            return SchemaBatches(source, self.schema, is_train=False, with_group=with_group)
+            self._check_weights_taken(metrics, source, argument)
         if self.own_loss:
             self._check_not_thinned(source, argument, "a loss_fn of your own takes no weights")
         weight = source.selection.weight if self.schema.weight is None else None
-        return SchemaBatches(source, self.schema, weight=weight)
+        with_group = not is_train and self.has_group(metrics)
+        return SchemaBatches(
+            source, self.schema, is_train=is_train, with_group=with_group, weight=weight
+        )
+
+    def _check_weights_taken(self, metrics: Any, source: ArrowBatches, argument: str) -> None:
+        """Raise ValueError if rows were thinned, and a metric would not weight them."""
+        for name, metric in metrics.items() if isinstance(metrics, Mapping) else ():
+            taken = isinstance(metric, BinaryMetric) and (
+                metric.weighted if self.own_metrics else metric.takes_weights
+            )
+            if not taken and not isinstance(metric, Loss):
+                reason = f"the metric {name!r} counts rows without weights"
+                self._check_not_thinned(source, argument, reason)
 
     def _check_not_thinned(self, source: ArrowBatches, argument: str, reason: str) -> None:
         if source.selection.sample is not None:
@@ -163,21 +192,6 @@ class SchemaTraining:
     def _check_schema(self, rows: Rows, argument: str) -> None:
         if rows.schema is not None and not self.schema.reads_like(rows.schema):
             raise ValueError(f"{argument} must be read with the schema of the network")
-
-    def fit(self, rows: Rows, weight: str | None = None) -> None:
-        """Let the scales learn from a sample of rows if they have learned nothing.
-
-        Statistics of labels learn from all rows.
-
-        Args:
-            rows: training rows.
-            weight: name of a column with weights of thinned rows. Default: None.
-        """
-        only_types = self.schema.undecided and not self.schema.pipeline.learns
-        if only_types or not self.schema.is_fitted:
-            self.schema.fit(rows.sample(_FIT_ROWS, seed=0))
-            if self.schema.has_statistics:
-                self.schema.fit_statistics(rows, weight)
 
     # ---- predictions
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mindspore_rec.common.metrics.functional import auc_of_classes
+from mindspore_rec.common.metrics.functional import auc_of_classes, auc_of_weights
 from mindspore_rec.common.metrics.inputs import FloatArray
 from mindspore_rec.train.metrics.base import BinaryMetric
 
@@ -23,7 +23,8 @@ class AUC(BinaryMetric):
     on the order of the rows or on the batches. Until rows of both classes have been added, the
     value is NaN and no error is raised, so an online job can continue.
 
-    The metric stores 4 bytes per row, because predictions are stored as float32. Float64
+    The metric stores 4 bytes per row, because predictions are stored as float32, and 8 bytes per
+    row with weights, which are stored as float32 too. Float64
     predictions that are equal as float32 count as tied. Calling :meth:`eval` sorts the predictions;
     10 million rows take about a second. For endless streams see :class:`StreamingAUC`.
 
@@ -31,6 +32,7 @@ class AUC(BinaryMetric):
         from_logits: whether the predictions are logits. Logits are ranked directly, because a
             float32 sigmoid would make large logits equal. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
         >>> metric = AUC()
@@ -42,30 +44,41 @@ class AUC(BinaryMetric):
         0.75
     """
 
+    takes_weights: ClassVar[bool] = True
+
     def clear(self) -> None:
         """Forget all rows."""
         super().clear()
-        self._positive: list[FloatArray] = []
-        self._negative: list[FloatArray] = []
+        # Scores of positives and of negatives; with weights, also the weights of both.
+        names: tuple[str, ...] = ("positive", "negative")
+        if self._weighted:
+            names += ("positive_weight", "negative_weight")
+        self._parts: dict[str, list[FloatArray]] = {name: [] for name in names}
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         scores = prediction.astype(np.float32, copy=False)
-        self._positive.append(scores[label])
-        self._negative.append(scores[~label])
+        self._parts["positive"].append(scores[label])
+        self._parts["negative"].append(scores[~label])
+        if self._weighted:
+            weights = others[0].astype(np.float32)
+            self._parts["positive_weight"].append(weights[label])
+            self._parts["negative_weight"].append(weights[~label])
 
     def _state(self) -> dict[str, npt.NDArray[Any]]:
         none = np.zeros(0, np.float32)
-        return {
-            "positive": np.concatenate([none, *self._positive]),
-            "negative": np.concatenate([none, *self._negative]),
-        }
+        return {name: np.concatenate([none, *parts]) for name, parts in self._parts.items()}
 
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        self._positive.append(np.array(state["positive"], np.float32))
-        self._negative.append(np.array(state["negative"], np.float32))
+        for name, parts in self._parts.items():
+            parts.append(np.array(state[name], np.float32))
 
     def _value(self) -> float:
         # Keep one array per class, so that the next evaluation need not join the parts again.
-        self._positive = [np.concatenate(self._positive)]
-        self._negative = [np.concatenate(self._negative)]
-        return auc_of_classes(self._positive[0], self._negative[0])
+        whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        self._parts = {name: [array] for name, array in whole.items()}
+        positive, negative = whole["positive"], whole["negative"]
+        if not self._weighted:
+            return auc_of_classes(positive, negative)
+        label = np.arange(len(positive) + len(negative)) < len(positive)
+        weights = np.concatenate([whole["positive_weight"], whole["negative_weight"]])
+        return auc_of_weights(label, np.concatenate([positive, negative]), weights)

@@ -15,6 +15,7 @@ from mindspore_rec.common.metrics.inputs import (
     FloatArray,
     as_labels,
     as_predictions,
+    as_weights,
     check_same_length,
     task_column,
 )
@@ -36,14 +37,18 @@ class BinaryMetric(Metric):
     :meth:`merge` combines metrics of different rows, for example the metrics of all workers.
     `RecModel.eval` merges the workers' metrics automatically.
 
+    A metric with ``weighted=True`` takes the weights of the rows as its last input. A row of weight
+    w counts like w equal rows. `RecModel.eval` of a schema's network passes the weights.
+
     Args:
         from_logits: whether the predictions are logits. If False, predictions must be in ``[0,
             1]``. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether the rows have weights, only for metrics that take weights. Default: False.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: ``task`` is below 0.
+        ValueError: ``task`` is below 0, or the metric takes no weights and ``weighted`` is True.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
@@ -52,17 +57,44 @@ class BinaryMetric(Metric):
     undefined_if: ClassVar[str] = "all labels are of one class"
     """Description of the rows for which :meth:`eval` returns NaN."""
 
-    def __init__(self, *, from_logits: bool = False, task: int = 0) -> None:
+    takes_weights: ClassVar[bool] = False
+    """Whether the rows can have weights."""
+
+    def __init__(self, *, from_logits: bool = False, task: int = 0, weighted: bool = False) -> None:
         super().__init__()
         if not isinstance(from_logits, bool):
             raise TypeError(f"from_logits must be a bool, got {from_logits!r}")
         self.from_logits = from_logits
         self.task = check_integer(task, "task", minimum=0)
+        self.weigh(weighted)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the rows have weights."""
+        return self._weighted
+
+    def weigh(self, weighted: bool) -> None:
+        """Set whether the rows have weights, and forget all rows.
+
+        Raises:
+            TypeError: `weighted` is not a bool.
+            ValueError: `weighted` is True, and the metric takes no weights.
+        """
+        if not isinstance(weighted, bool):
+            raise TypeError(f"weighted must be a bool, got {weighted!r}")
+        if weighted and not self.takes_weights:
+            raise ValueError(f"weighted must be False: {type(self).__name__} takes no weights")
+        self._weighted = weighted
+        if weighted:
+            self.inputs = (*type(self).inputs, "weight")  # type: ignore[misc]
+        else:
+            self.__dict__.pop("inputs", None)
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
         self._rows = 0
+        self._weight = 0.0
 
     @property
     def rows(self) -> int:
@@ -75,7 +107,8 @@ class BinaryMetric(Metric):
 
         Args:
             *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
-                T]``. Predictions must be finite numbers. Labels must be 0 or 1, of any dtype.
+                T]``. Predictions must be finite numbers. Labels must be 0 or 1, of any dtype. If
+                the metric is weighted, the last input is the weights.
 
         Raises:
             TypeError: an input is not an array of numbers.
@@ -99,8 +132,11 @@ class BinaryMetric(Metric):
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         labels = as_labels(label, self.inputs[1])
         check_same_length(prediction=scores, label=labels)
-        self._add(labels, scores, *arrays[2:])
-        self._rows += len(labels)
+        others = arrays[2:]
+        if self._weighted:
+            others = [self._weights_of(others[0], labels)]
+        self._add(labels, scores, *others)
+        self._count(len(labels), others)
 
     def eval(self) -> float:
         """Return the metric over the rows seen since the last :meth:`clear`.
@@ -110,6 +146,23 @@ class BinaryMetric(Metric):
         """
         self._check_seen()
         return self._value()
+
+    def _weights_of(self, weight: Any, label: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return checked weights `[B]` of a batch."""
+        weights = as_weights(task_column(weight, "weight"), "weight")
+        check_same_length(label=label, weight=weights)
+        return weights
+
+    def _count(self, rows: int, others: Any) -> None:
+        """Add the number of a batch's rows, and their weight."""
+        self._rows += rows
+        if self._weighted:
+            self._weight += float(others[0].sum())
+
+    @property
+    def _total(self) -> float:
+        """Weight of all rows, which is their number if they have no weights."""
+        return self._weight if self._weighted else self._rows
 
     # ---- merging
 
@@ -145,7 +198,8 @@ class BinaryMetric(Metric):
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return the metric's state as arrays by name, for `merge_states` of another process."""
-        return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
+        state = {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
+        return {**state, "weight": np.array(self._weight)} if self._weighted else state
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Add the rows of states returned by `state_dict`, as `merge` does.
@@ -167,6 +221,7 @@ class BinaryMetric(Metric):
             rows = int(state["rows"])
             self._take_state(state, rows)
             self._rows += rows
+            self._weight += float(state["weight"]) if self._weighted else 0.0
 
     def _settings(self) -> npt.NDArray[np.float64]:
         """Return the settings that metrics must share to be merged."""
@@ -182,7 +237,10 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
-        """Add checked rows ``[B]``; ``others`` are the unchecked inputs after the first two."""
+        """Add checked rows ``[B]``; ``others`` are the unchecked inputs after the first two.
+
+        If the metric is weighted, ``others`` is the checked weights.
+        """
 
     @abstractmethod
     def _value(self) -> float:

@@ -33,6 +33,7 @@ class Calibration(BinaryMetric):
             edges of the bins from 0 to 1. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Raises:
         ValueError: ``bins`` is below 1, or the edges do not increase from 0 to 1.
@@ -47,12 +48,18 @@ class Calibration(BinaryMetric):
     """
 
     undefined_if: ClassVar[str] = "no label is 1"
+    takes_weights: ClassVar[bool] = True
 
     def __init__(
-        self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, task: int = 0
+        self,
+        *,
+        bins: int | Sequence[float] = 10,
+        from_logits: bool = False,
+        task: int = 0,
+        weighted: bool = False,
     ) -> None:
         self._edges = bin_edges(bins)
-        super().__init__(from_logits=from_logits, task=task)
+        super().__init__(from_logits=from_logits, task=task, weighted=weighted)
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -62,6 +69,9 @@ class Calibration(BinaryMetric):
     def reliability_curve(self) -> ReliabilityCurve:
         """Return the predicted and observed rates for each bin of predicted probability.
 
+        If the metric is weighted, `rows` of the curve are the sums of the rows' weights, rounded
+        down to whole numbers.
+
         Raises:
             RuntimeError: no rows have been added.
         """
@@ -70,7 +80,7 @@ class Calibration(BinaryMetric):
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         rate = sigmoid(prediction) if self.from_logits else prediction
-        self._sums += bin_sums(label, rate, self._edges)
+        self._sums += bin_sums(label, rate, self._edges, *others)
 
     def _settings(self) -> npt.NDArray[np.float64]:
         return np.concatenate([super()._settings(), self._edges])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ class LogLoss(BinaryMetric):
     Args:
         from_logits: whether the predictions are logits. Logits are not clipped. Default: False.
         task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
         >>> metric = LogLoss()
@@ -32,6 +33,8 @@ class LogLoss(BinaryMetric):
         0.1643
     """
 
+    takes_weights: ClassVar[bool] = True
+
     def clear(self) -> None:
         """Forget everything seen."""
         super().clear()
@@ -39,7 +42,7 @@ class LogLoss(BinaryMetric):
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         losses = example_log_loss(label, prediction, from_logits=self.from_logits)
-        self._loss_sum += float(losses.sum())
+        self._loss_sum += float((others[0] * losses if self._weighted else losses).sum())
 
     def _state(self) -> dict[str, npt.NDArray[Any]]:
         return {"loss_sum": np.array(self._loss_sum)}
@@ -48,7 +51,7 @@ class LogLoss(BinaryMetric):
         self._loss_sum += float(state["loss_sum"])
 
     def _value(self) -> float:
-        return self._loss_sum / self._rows
+        return self._loss_sum / self._total if self._total else float("nan")
 
 
 class NormalizedEntropy(LogLoss):
@@ -61,6 +64,7 @@ class NormalizedEntropy(LogLoss):
     Args:
         from_logits: whether the predictions are logits. Default: False.
         task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
         >>> metric = NormalizedEntropy()
@@ -72,18 +76,18 @@ class NormalizedEntropy(LogLoss):
     def clear(self) -> None:
         """Forget everything seen."""
         super().clear()
-        self._positives = 0
+        self._positives = 0.0
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
-        super()._add(label, prediction)
-        self._positives += int(label.sum())
+        super()._add(label, prediction, *others)
+        self._positives += float(others[0][label].sum() if self._weighted else label.sum())
 
     def _state(self) -> dict[str, npt.NDArray[Any]]:
         return {**super()._state(), "positives": np.array(self._positives)}
 
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
         super()._take_state(state, rows)
-        self._positives += int(state["positives"])
+        self._positives += float(state["positives"])
 
     def _value(self) -> float:
-        return super()._value() / background_entropy(self._positives, self._rows)
+        return super()._value() / background_entropy(self._positives, self._total)

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "float_rows.h"
+#include "rows/step_constants.h"
 #include "rules.h"
 #include "testing.h"
 

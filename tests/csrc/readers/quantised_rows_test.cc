@@ -356,6 +356,9 @@ TEST(QuantisedTableTest, ReadsWhatWasImported) {
     EXPECT_EQ(out[5 + j], 0.75f);
     EXPECT_NEAR(out[10 + j], values[j], 0.01);
   }
+  bool found[] = {false, true, false};  // of the third nobody asks
+  table.Contains({ids.data(), 2, true}, found);
+  EXPECT_TRUE(found[0] && !found[1] && !found[2]);
   IdFilter padded;
   padded.has_padding = true;
   padded.padding_key = 5;

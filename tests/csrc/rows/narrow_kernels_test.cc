@@ -10,6 +10,7 @@
 
 #include "rows/kernels.h"
 #include "rows/row_values.h"
+#include "rows/step_constants.h"
 #include "rules.h"
 #include "testing.h"
 #include "util/bfloat16.h"

@@ -10,7 +10,10 @@
 
 #include <map>
 
+#include "alloc_faults.h"
 #include "statistics.h"
+#include "table/core/table_core.h"
+#include "table/core/victims.h"
 #include "table_testing.h"
 #include "testing.h"
 #include "workers/registry.h"
@@ -161,6 +164,8 @@ TEST(Table, WithoutAnOptimizerTrainingIsAnError) {
       table.PoolTrain({&id, 1, true}, {}, {{&offset, 1, true}, nullptr, Combiner::kSum}, out),
       NoOptimizer);
   EXPECT_THROW(table.Step({0.1f, 0, 1, 1, 0}), NoOptimizer);
+  EXPECT_THROW(table.CheckLookup({&id, 1, true}, {}, true), NoOptimizer);
+  EXPECT_NO_THROW(table.CheckLookup({&id, 1, true}, {}, false));
   EXPECT_EQ(table.Size(), 0u);
 }
 
@@ -228,6 +233,29 @@ TEST(Table, TheSweepKeepsUpWithWhatIsCounted) {
   EXPECT_EQ(Stat(&table, "candidates"), 0.0) << "the whole shard comes round every 256 steps";
 }
 
+TEST(Table, VictimsOfATableWithoutRowsAreFew) {
+  TableCore core(Config());
+  SampleCandidates(core, 10, [](Shard*, size_t n, VictimCandidates*) { EXPECT_EQ(n, 1u); });
+}
+
+// Whichever allocation fails, of any thread.
+TEST(Table, ADigestThatDidNotFitTakesNoMemory) {
+  bool kept = false;
+  for (size_t nth = 1; !kept; ++nth) {
+    Table table(Config());
+    table.BindOptimizer(Sgd());
+    table.changes().Mark();
+    Train(&table, {1, 2, 3, 400, 500, 600});
+    try {
+      const AllocationFaults faults = AllocationFaults::NthOfAllThreads(nth);
+      table.changes().KeepDigest();
+      kept = true;
+    } catch (const OutOfMemory&) {
+    }
+    EXPECT_EQ(Stat(&table, "digest_bytes") > 0.0, kept) << nth;
+  }
+}
+
 #ifndef MSREC_SANITIZED
 // In a child whose memory is limited: a batch for which there is no room changes nothing.
 TEST(Table, OutOfMemoryLeavesTheTableAsItWas) {
@@ -278,6 +306,8 @@ TEST(Table, RefusesABadConfiguration) {
   refused([](TableConfig* c) { c->vocabulary = -1; });
   refused([](TableConfig* c) { c->vocabulary = (int64_t{1} << 35) + 1; });
   refused([](TableConfig* c) { c->placement.workers = Placement::kMostWorkers + 1; });
+  refused([](TableConfig* c) { c->precision.state = NumberType::kFloat16; });
+  refused([](TableConfig* c) { c->precision.accumulator = NumberType::kFloat16; });
   refused([](TableConfig* c) { c->admission.threshold = -2; });
   refused([](TableConfig* c) { c->admission.threshold = int64_t{1} << 30; });
   refused([](TableConfig* c) { c->eviction.max_idle_steps = 0; });

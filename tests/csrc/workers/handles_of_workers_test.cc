@@ -16,7 +16,7 @@ struct Given {
 };
 
 Given LookUp(ShardedTable* table, const std::vector<int64_t>& ids) {
-  Given given{std::vector<int64_t>(2 * ids.size()), std::vector<float>(ids.size() * kDim)};
+  Given given{std::vector<int64_t>(2 * ids.size(), -1), std::vector<float>(ids.size() * kDim)};
   IdFilter filter;
   filter.has_padding = true;
   filter.padding_key = 5;

@@ -168,7 +168,8 @@ class Column:
         if self.transform is not None:
             check_one_of(where + "transform", self.transform, TRANSFORMS)
         if self.values is not None:
-            check_one_of(where + "values", self.values, ("text", "whole"))
+            legal = ("text", "whole", "key")[: 3 if self.kind == "category" else 2]
+            check_one_of(where + "values", self.values, legal)
         if self.decimal is not None:
             check_one_of(where + "decimal", self.decimal, (".", ","))
         if self.separator is not None:
@@ -195,7 +196,9 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
-            type of the training rows. Until then '7' and 7 are different categories.
+            type of the training rows. Until then '7' and 7 are different categories. 'key' is for
+            tables of earlier programs: whole numbers are their own keys, as in a `FeatureSpec`
+            without a transform, and none may be missing; texts have the same keys as by default.
         group: whether metrics are also computed per value. Default: False.
         dropout: as for `Column`.
 

@@ -106,6 +106,9 @@ def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
 
 def _category(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
+    if column.values == "key" and pa.types.is_integer(kind):
+        yield _array(values.is_valid()), "whole numbers without missing values (values: key)"
+        return
     if pa.types.is_null(kind) or pa.types.is_integer(kind):
         return
     if pa.types.is_boolean(kind) and column.values is not None:

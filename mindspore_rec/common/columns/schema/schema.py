@@ -28,6 +28,7 @@ from mindspore_rec.common.columns.schema.layout import (
     numbers_of,
     pipeline_of,
 )
+from mindspore_rec.common.columns.schema.spec_columns import columns_of_specs
 
 __all__ = ["Schema"]
 
@@ -147,6 +148,35 @@ class Schema:
                 raise unknown_key("schema", key, known)
         columns = columns_of(description.get("columns"))
         return cls(columns, description.get("embedding_dim", _DEFAULT_DIM))
+
+    @classmethod
+    def from_specs(
+        cls, specs: Any, columns: Iterable[Column] = (), embedding_dim: int = _DEFAULT_DIM
+    ) -> Schema:
+        """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
+
+        Values have the same keys, so tables that were trained with the features go on learning.
+
+        Args:
+            specs: the features. Their columns must have names and one value per row.
+            columns: further columns, such as the label and numbers, which features lack.
+            embedding_dim: number of floats of a row, which features lack too. Default: 16.
+
+        Raises:
+            TypeError: `specs` or `columns` are something else.
+            ValueError: no column has the keys of a feature; or as for `Schema`.
+
+        Example:
+            >>> from mindspore_rec import FeatureSpec
+            >>> from mindspore_rec.feature import LabelColumn
+            >>> specs = [FeatureSpec("item", table_name="items")]
+            >>> Schema.from_specs(specs, [LabelColumn("clicked")], embedding_dim=8)
+            Schema([
+                CategoryColumn('item', table='items', values='key'),
+                LabelColumn('clicked'),
+            ], embedding_dim=8)
+        """
+        return cls([*columns_of_specs(specs), *columns], embedding_dim)
 
     # ---- columns
 

@@ -19,15 +19,6 @@ constexpr size_t kMaxSpare = 4;
 
 }  // namespace
 
-uint64_t HashIds(const IdView& ids) {
-  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ ids.size;
-  for (size_t i = 0; i < ids.size; ++i) {
-    hash = (hash ^ static_cast<uint64_t>(ids[i])) * 0xff51afd7ed558ccdULL;
-    hash ^= hash >> 32;
-  }
-  return Mix64(hash);
-}
-
 void StepLookups::ReserveSpare() { spare_.reserve(kMaxSpare); }
 
 // ---------------------------------------------------------------- batches

@@ -97,7 +97,4 @@ class StepLookups {
   std::vector<std::pair<uint64_t, size_t>> noted_, last_noted_;
 };
 
-// Return a hash of the ids, independent of their width and stride.
-uint64_t HashIds(const IdView& ids);
-
 }  // namespace msrec

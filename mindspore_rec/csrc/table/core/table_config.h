@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableConfig: the settings of a new table, and the exceptions of a table's calls.
+// TableConfig: the settings of a new table.
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,26 +11,10 @@
 #include "policy/admission.h"
 #include "policy/eviction.h"
 #include "table/core/placement.h"
+#include "table/core/table_errors.h"
 #include "util/number_type.h"
 
 namespace msrec {
-
-struct TableClosed : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct OutOfMemory : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-// A row in a tier was changed, but not by the table.
-struct RowDamaged : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct NoOptimizer : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct StaleHandle : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
 
 // Types of a row's numbers. All arithmetic is in float32.
 struct RowPrecision {

@@ -446,6 +446,25 @@ TEST(TableTiers, FlushedRowsAreTheRowsOfTheNextTable) {
   ExpectSame(&table, &twin);
 }
 
+TEST(TableTiers, ARecordedClearNamesRowsThatOnlyTheDirectoryHas) {
+  TestDirectory directory(true);
+  std::vector<int64_t> keys(200);
+  std::iota(keys.begin(), keys.end(), 0);
+  {
+    Table table(Config());
+    table.tiers().SetCache(Cache(300, Ssd(directory)));
+    Start(&table);
+    TrainOne(&table, keys, 1);
+    table.tiers().Flush();
+  }
+  Table table(Config());
+  table.tiers().SetCache(Cache(300, Ssd(directory)));
+  Start(&table);
+  const uint64_t mark = table.changes().Mark();
+  table.Clear();
+  EXPECT_EQ(table.changes().ExportSince(mark, false).n, keys.size());
+}
+
 TEST(TableTiers, TooSmallACapacityNamesTheLeastThatWorks) {
   std::vector<int64_t> many, few;
   for (int64_t key = 0; key < 100; ++key) many.push_back(key);

@@ -45,7 +45,7 @@ def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
         >>> from_mapping(Train, {"epochs": 2, "rte": 1}, "train")
         Traceback (most recent call last):
         ...
-        mindspore_rec.command.strict.SettingsError: 'train.rte' is not known: did you mean 'rate'?
+        mindspore_rec.common.strict.SettingsError: 'train.rte' is not known: did you mean 'rate'?
     """
     if not isinstance(values, Mapping):
         raise _wrong(path, "a mapping", values)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formats of messages with the columns of a Schema."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.stream.formats import (
+    ArrowFormat,
+    BadMessageError,
+    Format,
+    JsonFormat,
+    TsvFormat,
+)
+
+__all__ = ["message_types", "schema_format"]
+
+
+def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> Format:
+    """Return a format that reads the columns of a schema, and refuses values that do not fit.
+
+    Args:
+        name: 'arrow', 'json' or 'tsv'.
+        schema: the schema.
+        types: names and Arrow types of the columns. Default: `message_types` for 'json' and 'tsv';
+            for 'arrow', the types of the first message whose values fit.
+
+    Raises:
+        ValueError: the type of a column does not follow from the schema.
+    """
+    format: Format
+    if name == "arrow":
+        format = _SchemaArrowFormat(schema) if types is None else ArrowFormat(types)
+    else:
+        kind = TsvFormat if name == "tsv" else JsonFormat
+        format = kind(message_types(schema, name) if types is None else types)
+
+    def check(rows: pa.RecordBatch) -> None:
+        _check(schema, rows)
+
+    format.check = check
+    return format
+
+
+def message_types(schema: Schema, format: str) -> pa.Schema:
+    """Return names and Arrow types of the columns of messages in lines of text.
+
+    Args:
+        schema: the schema.
+        format: 'json' or 'tsv'. Lines of TSV have ignored columns too.
+
+    Raises:
+        ValueError: the type of a column does not follow from the schema.
+
+    Example:
+        >>> from mindspore_rec.feature import LabelColumn, NumberColumn
+        >>> message_types(Schema([NumberColumn("price"), LabelColumn("clicked")]), "json")
+        price: double
+        clicked: int64
+    """
+    columns = [each for each in schema.columns if format == "tsv" or each.kind != "ignored"]
+    return pa.schema([(each.name, _type(each, format)) for each in columns])
+
+
+def _type(column: Column, format: str) -> pa.DataType:
+    kind = column.kind
+    if kind in ("text", "ignored") or column.decimal is not None or column.format is not None:
+        return pa.string()
+    if kind == "list" and column.separator is not None:
+        return pa.string()
+    if kind in ("category", "group", "list"):
+        if column.values in (None, "key"):
+            raise ValueError(
+                f"column {column.name!r} must have values='text' or values='whole' for messages "
+                f"of {format}, or fit the schema to rows before"
+            )
+        value = pa.int64() if column.values == "whole" else pa.string()
+        if kind == "list" and format == "tsv":
+            raise ValueError(
+                f"column {column.name!r} must have a separator for messages of tsv, which have no "
+                "lists"
+            )
+        return pa.list_(value) if kind == "list" else value
+    if kind == "label" and column.binary:
+        return _label_type(column)
+    whole = kind == "integer" or (kind == "time" and column.unit not in (None, "s"))
+    return pa.int64() if whole else pa.float64()
+
+
+def _label_type(column: Column) -> pa.DataType:
+    positive = 1 if column.positive is None else column.positive
+    types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    return types[type(positive)]
+
+
+class _SchemaArrowFormat(ArrowFormat):
+    """Format of Arrow messages; the first message that fits the schema decides the types."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self._columns = schema
+
+    def _first_schema(self, table: pa.Table) -> pa.Schema:
+        """Return the types of the schema's columns in a message whose values fit."""
+        first = super()._first_schema(table)
+        names = self._columns.raw_columns
+        rows = table.select([name for name in names if name in first.names])
+        for batch in rows.combine_chunks().to_batches():
+            _check(self._columns, batch)
+        return rows.schema.remove_metadata()
+
+
+def _check(schema: Schema, rows: pa.RecordBatch) -> None:
+    """Raise BadMessageError if a column is missing, or has a value that it cannot have."""
+    try:
+        faults = schema.faults(rows)
+    except ValueError as error:
+        raise BadMessageError("schema", str(error)) from error
+    if faults:
+        raise BadMessageError("value", faults[0].sentence())

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepConstants: what the loops of an optimizer step read, apart from rows and gradients. Only
+// files that make or use them include this header, so that a new rule recompiles few others.
+#pragma once
+
+#include "rows/rounding.h"
+#include "rows/rule.h"
+
+namespace msrec {
+
+// Constants of a row update, computed once per step.
+struct StepConstants {
+  Rule rule;
+  StepInput in;
+  float adam_lr;  // learning rate with both bias corrections
+  float adam_eps;
+  float ftrl_l2x2;
+  Rounding rounding = {};  // of rows that are not float32
+};
+
+// Returns the constants of a step: the rule, the input and the numbers that are computed from rule
+// and input.
+StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
+
+}  // namespace msrec
