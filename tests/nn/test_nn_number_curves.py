@@ -98,6 +98,14 @@ def test_piecewise_linear_numbers_start_as_embedded_numbers(numbers, dim, rows, 
     np.testing.assert_allclose(curve(x).asnumpy(), line(x).asnumpy(), rtol=1e-3, atol=1e-4)
 
 
+def test_many_rows_have_the_same_gradients_each_time(graph_mode):
+    cell = PiecewiseLinear(20, 8, 4, std=0.5).set_train()
+    given_ = [rows_of(4096, 20)], [rows_of(4096, 20, 8, seed=1)]
+    first, second = (run(cell, *given_)[1] for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
@@ -72,18 +73,17 @@ class PiecewiseLinear(nn.Cell):
         first = initializer(Normal(std), (self.numbers, 1, self.dim)).init_data().asnumpy()
         places = np.linspace(-1, 1, bins + 1, dtype=np.float32)
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
-        self.places = Tensor(np.arange(bins + 1, dtype=np.float32))
+        # Row of each number's first knot, if all knots are the rows of one matrix.
+        self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the vectors of the numbers."""
         check_inputs((x,), self.in_features)
         if x.shape[1:] != (self.numbers,):
             raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
-        place = ops.expand_dims((ops.transpose(widened(x), (1, 0)) + 1.0) * (self.bins / 2), 2)
-        inside = ops.minimum(ops.relu(place), float(self.bins))
-        shares = ops.relu(1.0 - ops.abs(inside - self.places))
-        knots = self.knots
-        first, last = knots[:, 1:2] - knots[:, :1], knots[:, -1:] - knots[:, -2:-1]
-        before, behind = ops.minimum(place, 0.0), ops.relu(place - self.bins)
-        vectors = ops.bmm(shares, knots) + before * first + behind * last
-        return ops.transpose(vectors, (1, 0, 2))
+        place = (widened(x) + 1.0) * (self.bins / 2)
+        knot = ops.minimum(ops.relu(ops.floor(place)), float(self.bins - 1))
+        row = ops.cast(knot, ms.int32) + self.first_knots
+        knots = ops.reshape(self.knots, (-1, self.dim))
+        below, above = ops.gather(knots, row, 0), ops.gather(knots, row + 1, 0)
+        return below + ops.expand_dims(place - knot, 2) * (above - below)
