@@ -123,6 +123,11 @@ SUITE: dict[str, Benchmark] = {
         "--balance-keys 10000",
         ("Open MPI",),
     ),
+    "model_options": Benchmark(
+        "a step of DCN-V2 with each form of its numbers, and with several members",
+        "--steps 20",
+        "--batch 64 --ids 2 --numbers 2 --rows 50 --members 2 --steps 2",
+    ),
     "model_step": Benchmark(
         "training samples/s of every model beside the same network on MindSpore's cells; parts of "
         "the step beside bare products and tables",

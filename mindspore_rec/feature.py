@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Words as Words,
     )
     from mindspore_rec.common.columns.quantiles import (
+        MixedScale as MixedScale,
         QuantileBucket as QuantileBucket,
         QuantileScale as QuantileScale,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline as FeaturePipeline
     from mindspore_rec.common.columns.quantiles import (
+        MixedScale as MixedScale,
         QuantileBucket as QuantileBucket,
         QuantileScale as QuantileScale,
     )

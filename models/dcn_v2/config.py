@@ -17,7 +17,7 @@ class ModelConfig:
     """Settings of the network: the arguments of `DCNv2`.
 
     Args:
-        numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat', as in the paper.
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' or 'mixture'. Default: 'matrix'.
         layers: number of cross layers. Default: 3.

@@ -19,7 +19,7 @@ class ModelConfig:
     """Settings of the network: the arguments of `MMoE`.
 
     Args:
-        numbers: 'concat' or 'embed'. Default: 'concat'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'. Default: 'concat'.
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: 16.
         tower_hidden: widths of a tower's hidden layers. Default: 8.

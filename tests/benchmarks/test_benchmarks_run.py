@@ -95,6 +95,16 @@ def test_grouped_tables(tmp_path):
     assert set(json.loads(out.read_text())["milliseconds"]) == {"separate", "grouped", "one_table"}
 
 
+def test_model_options(tmp_path):
+    out = tmp_path / "options.json"
+    run(
+        "model_options.py", "--batch", "32", "--ids", "2", "--numbers", "2", "--rows", "50",
+        "--members", "2", "--steps", "2", "--json", str(out),
+    )  # fmt: skip
+    figures = json.loads(out.read_text())["milliseconds"]
+    assert list(figures) == ["concat", "embed", "piecewise", "periodic", "2 members"]
+
+
 def test_sketch_accuracy(tmp_path):
     out = tmp_path / "sketch.json"
     run("sketch_accuracy.py", "--keys", "20000", "--thresholds", "2", "--json", str(out))

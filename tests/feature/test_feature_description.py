@@ -47,6 +47,7 @@ NUMBERS = st.one_of(
     st.builds(stream.MinMaxScale, st.just("price"), st.one_of(st.none(), st.floats(-9, 0)),
               st.one_of(st.none(), st.floats(1, 9)), SMALL),
     st.builds(stream.QuantileScale, st.just("price"), st.integers(2, 9), st.integers(1, 50), SMALL),
+    st.builds(stream.MixedScale, st.just("price"), st.integers(2, 9), st.integers(1, 50), SMALL),
 )  # fmt: skip
 
 

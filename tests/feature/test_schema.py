@@ -65,6 +65,19 @@ def frame(rows: int = 6) -> pd.DataFrame:
     )
 
 
+def test_mixed_numbers_have_the_keys_of_quantiles() -> None:
+    rows = {"gain": [0.0] * 90 + [float(k) for k in range(10)]}
+    plain, mixed = (
+        Schema([NumberColumn("gain", name)]).fit(rows) for name in ("quantile", "mixed")
+    )
+    again = Schema([NumberColumn("gain", "mixed")])
+    again.load_state_dict(mixed.state_dict())
+    found = [each.arrays_of(rows) for each in (plain, mixed, again)]
+    assert (found[0]["ids"] == found[1]["ids"]).all()
+    assert np.ptp(found[1]["numbers"][91:]) > 2 * np.ptp(found[0]["numbers"][91:])
+    assert (found[1]["numbers"] == found[2]["numbers"]).all()
+
+
 def test_arrays_of_all_kinds() -> None:
     schema = Schema(COLUMNS)
     rows = frame()

@@ -13,6 +13,7 @@ from mindspore_rec.stream import (
     FeaturePipeline,
     LogScale,
     MinMaxScale,
+    MixedScale,
     QuantileScale,
     StandardScale,
 )
@@ -23,6 +24,7 @@ MAKERS: dict[str, Callable[[str], Feature]] = {
     "log": lambda column: LogScale(column, running=True),
     "standard": StandardScale,
     "quantile": QuantileScale,
+    "mixed": MixedScale,
 }
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,14 +121,37 @@ assert "mindspore" not in sys.modules
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
+CURVES = [("dcn_v2", "piecewise"), ("deepfm", "periodic"), ("dlrm", "piecewise")]
+
+
+@pytest.mark.parametrize(("name", "numbers"), CURVES)
+def test_numbers_are_vectors_beside_vectors_of_columns(graph_mode, made, unique, name, numbers):
+    schema = schema_of(2 if name == "mmoe" else 1)
+    settings = SMALL.get(name, {"hidden": (8,)})
+    net = made(name, schema, name=unique(), numbers=numbers, **settings)
+    assert "numbers" in net.recipe()["settings"]
+    rows = pa.table(rows_of(400, 0))
+    model = RecModel(net, optimizer=LazyAdam(net.trainable_params(), 0.05))
+    batches = model.batches(rows, 400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # such as a network that is not fused
+        before = model.train(1, batches, progress=False).loss
+        assert model.train(20, batches, progress=False).loss < 0.75 * before
+
+
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [*((name, 1) for name in NAMES), ("dcn_v2", 2), ("deepfm", 2), ("mmoe", 2)],
+    ids=[*NAMES, "dcn_v2-members", "deepfm-members", "mmoe-members"],
+)
 def test_rows_in_probabilities_out_wherever_the_network_is(
-    mode, made, unique, tmp_path, monkeypatch, name
+    mode, made, unique, tmp_path, monkeypatch, name, members
 ):
     """Trained, saved, loaded, exported and served by raw columns, a network answers the same."""
     schema = schema_of(2 if name == "mmoe" else 1)
     rows, asked = rows_of(400, 0), raw_of(rows_of(33, 1, items=20))
-    net = made(name, schema, name=unique(), **SMALL.get(name, {"hidden": (8,)}))
+    settings = SMALL.get(name, {"hidden": (8,)}) | ({"members": members} if members > 1 else {})
+    net = made(name, schema, name=unique(), **settings)
     model = RecModel(net, optimizer=LazyAdam(net.trainable_params(), 0.05))
     batches = model.batches(pa.table(rows), 400)
     before = model.train(1, batches, progress=False).loss

@@ -13,15 +13,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mindspore_rec.common.columns.hashing import category_keys
-from mindspore_rec.stream import FeaturePipeline, QuantileBucket, QuantileScale
+from mindspore_rec.stream import FeaturePipeline, MixedScale, QuantileBucket, QuantileScale
 
 ANY = st.lists(st.floats() | st.none(), max_size=60)
 BAD = [-1.0, -1e300, 1e300, math.inf, -math.inf, math.nan, None, 0.0, -0.0, 5e-324]
 
 
-@given(learned=ANY, given_=ANY, buckets=st.sampled_from([2, 3, 16, 256]))
-def test_any_number_has_a_place_and_a_bucket(learned, given_, buckets):
-    scale = QuantileScale("x", buckets, missing=0.5).fit(learned)
+KINDS = st.sampled_from([QuantileScale, MixedScale])
+
+
+@given(kind=KINDS, learned=ANY, given_=ANY, buckets=st.sampled_from([2, 3, 16, 256]))
+def test_any_number_has_a_place_and_a_bucket(kind, learned, given_, buckets):
+    scale = kind("x", buckets, missing=0.5).fit(learned)
     places, keys = scale.scaled(given_), scale.keys(given_)
     assert places.dtype == np.float32 and keys.dtype == np.int64
     assert len(places) == len(keys) == len(given_)
@@ -36,10 +39,10 @@ def test_any_number_has_a_place_and_a_bucket(learned, given_, buckets):
         assert x != y or key == next_key
 
 
-@given(learned=ANY)
-def test_what_was_learned_goes_through_json(learned):
-    scale = QuantileScale("x", 8).fit(learned)
-    again = QuantileScale("x", 8)
+@given(kind=KINDS, learned=ANY)
+def test_what_was_learned_goes_through_json(kind, learned):
+    scale = kind("x", 8).fit(learned)
+    again = kind("x", 8)
     again.load_state_dict(json.loads(json.dumps(scale.state_dict())))
     assert np.array_equal(scale.scaled(BAD), again.scaled(BAD))
     assert np.array_equal(scale.keys(BAD), again.keys(BAD))
@@ -67,6 +70,24 @@ def test_frequent_values_have_buckets_of_their_own():
     assert none != least == one != last != none
     few = QuantileScale("code", 16).fit([94, 95] * 50)
     assert len(set(few.keys([94, 95]).tolist())) == 2
+
+
+@given(values=st.lists(st.integers(-9, 9).map(float), min_size=1, max_size=60))
+def test_mixed_places_are_means_of_places_among_rows_and_among_distinct_values(values):
+    distinct = sorted(set(values))
+    rows = QuantileScale("x", 64).fit(values).scaled(distinct)
+    alone = QuantileScale("x", 64).fit(distinct).scaled(distinct)
+    mixed = MixedScale("x", 64).fit(values)
+    assert np.allclose(mixed.scaled(distinct), (rows + alone) / 2, atol=1e-6)
+    assert np.array_equal(mixed.keys(values), QuantileScale("x", 64).fit(values).keys(values))
+
+
+def test_mixed_places_keep_rare_values_apart():
+    values = [0.0] * 9_900 + list(range(1, 101))
+    plain, mixed = (
+        kind("gain").fit(values).scaled([1.0, 100.0]) for kind in (QuantileScale, MixedScale)
+    )
+    assert plain[1] - plain[0] < 0.02 and mixed[1] - mixed[0] > 0.9
 
 
 def test_kinds_of_arrays_are_alike():
@@ -97,6 +118,16 @@ def test_kinds_of_arrays_are_alike():
             lambda: QuantileScale("x", 4).load_state_dict(QuantileScale("x", 8).state_dict()),
             ValueError,
             "buckets must be 8, as in the state, got 4",
+        ),
+        (
+            lambda: MixedScale("x").load_state_dict(QuantileScale("x").state_dict()),
+            ValueError,
+            "none of a MixedScale",
+        ),
+        (
+            lambda: QuantileScale("x").load_state_dict(MixedScale("x").state_dict()),
+            ValueError,
+            "none of a QuantileScale",
         ),
     ],
 )

@@ -207,6 +207,8 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/models/test_models_schema.py::test_rows_in_probabilities_out_wherever_the_network_is": (
         *(f"graph-{name}" for name in ("dcn_v2", "deepfm", "logistic_regression", "mmoe")),
         "pynative-dlrm",
+        "graph-dcn_v2-members",
+        *(f"pynative-{name}-members" for name in ("dcn_v2", "deepfm", "mmoe")),
     ),
     "tests/models/test_wide_deep_commands.py::test_the_same_seed_gives_the_same_figures": (),
     "tests/models/test_wide_deep_net.py::test_logits_are_the_formula_after_training": (

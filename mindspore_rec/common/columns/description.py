@@ -21,7 +21,7 @@ from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
 from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.outputs import KeysOutput, Output, StackedOutput
-from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
+from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.common.columns.target_statistics import TargetStatistics
 from mindspore_rec.common.columns.transforms import (
@@ -56,6 +56,7 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     LogScale: {"running": "running", "missing": "missing"},
     StandardScale: {"missing": "missing"},
     QuantileScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
+    MixedScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
 # Arguments that transforms of earlier versions lacked. They are left out of a description if they

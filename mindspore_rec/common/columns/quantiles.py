@@ -15,7 +15,7 @@ from mindspore_rec.common.columns.arrow_columns import values_array
 from mindspore_rec.common.columns.hashing import category_keys
 from mindspore_rec.common.columns.transforms import Number
 
-__all__ = ["QuantileBucket", "QuantileScale"]
+__all__ = ["MixedScale", "QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
@@ -58,6 +58,8 @@ class QuantileScale(Number):
         >>> bool((other.keys([3.0, None]) == price.keys([3.0, None])).all())
         True
     """
+
+    _mixes = False  # whether places are among rows only, or also among distinct values
 
     def __init__(
         self, column: str | int, buckets: int = 256, sample: int = 10_000, missing: float = 0.0
@@ -102,7 +104,7 @@ class QuantileScale(Number):
 
     def state_dict(self) -> Any:
         """Return the learned state as plain numbers and lists."""
-        return {
+        state = {
             "buckets": self.buckets,
             "points": self._points.tolist(),
             "ranks": self._ranks.tolist(),
@@ -111,17 +113,20 @@ class QuantileScale(Number):
             "fixed": self._fixed,
             "decimal": self._decimal,
         }
+        return state | {"mixed": True} if self._mixes else state
 
     def load_state_dict(self, state: Any) -> None:
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state and this scale have different numbers of buckets.
+            ValueError: the state and this scale have different numbers of buckets, or `state` is
+                the state of a `MixedScale` and this scale is none, or the other way round.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
                 is unchanged.
         """
-        if not isinstance(state, Mapping):
-            raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
+        if not isinstance(state, Mapping) or state.get("mixed", False) is not self._mixes:
+            kind = "MixedScale" if self._mixes else "QuantileScale"
+            raise ValueError(f"column {self.column!r}: the state is none of a {kind}")
         if state["buckets"] != self.buckets:
             raise ValueError(
                 f"column {self.column!r}: buckets must be {state['buckets']}, as in the state, "
@@ -183,14 +188,16 @@ class QuantileScale(Number):
         ordered = np.sort(values)
         # Use the quantiles of all values and the quantiles of the distinct values. In a column of
         # mostly 0, most quantiles of all values are 0.
-        points = np.union1d(
-            _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
-        )
+        distinct = np.unique(ordered)
+        points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")
         up_to = np.searchsorted(ordered, points, "right")
         frequent = points[(up_to - below) * self.buckets >= len(ordered)]
         self._points = points
         self._ranks = (below + up_to) / (2 * len(ordered))
+        if self._mixes:
+            among_distinct = (np.searchsorted(distinct, points) + 0.5) / len(distinct)
+            self._ranks = (self._ranks + among_distinct) / 2
         # Buckets begin at three places: at each quantile except the first and the last, at each
         # frequent value, and right after each frequent value.
         with np.errstate(over="ignore"):
@@ -211,6 +218,27 @@ class QuantileScale(Number):
     def _bucket_keys(self, numbers: np.ndarray) -> np.ndarray:
         buckets = np.searchsorted(self._edges, numbers, "right")
         return category_keys(f"{self.column}.bucket", pa.array(buckets, mask=np.isnan(numbers)))
+
+
+class MixedScale(QuantileScale):
+    """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
+
+    A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
+    of the range. The quantile among the distinct numbers counts each number once, so the mean of
+    both quantiles keeps the other numbers apart. The results are from -1 to 1, and buckets and
+    their keys are as in a `QuantileScale`.
+
+    Args: as for `QuantileScale`.
+
+    Example:
+        >>> gains = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 4.0]
+        >>> QuantileScale("gain").fit(gains).scaled([0.0, 1.0, 4.0]).tolist()
+        [-0.375, 0.375, 0.875]
+        >>> MixedScale("gain").fit(gains).scaled([0.0, 1.0, 4.0]).tolist()
+        [-0.5625, 0.0625, 0.8125]
+    """
+
+    _mixes = True
 
 
 class QuantileBucket(QuantileScale):

@@ -10,9 +10,10 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.graph.batch_errors import LABEL_HAS_FEWER_AXES, LABEL_HAS_MORE_AXES
 from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
-__all__ = ["EvalCell", "LossCell"]
+__all__ = ["EvalCell", "LossCell", "members_of", "of_members"]
 
 # Losses that compare each prediction with its label. MindSpore broadcasts prediction and label to
 # one shape.
@@ -67,11 +68,31 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
         raise ValueError(f"label[index] = {wrong[0]} and class_num = {classes}")
 
 
+def members_of(network: nn.Cell) -> int:
+    """Return the number of members of a network, which have a logit each in training.
+
+    Example:
+        >>> members_of(nn.Dense(2, 1))
+        1
+    """
+    return network.members if isinstance(network, Network) else 1
+
+
+def of_members(column: Tensor, members: int) -> Tensor:
+    """Return the labels or weights `[B, ...]` of the rows of all members.
+
+    Example:
+        >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()
+        [0.0, 1.0, 0.0, 1.0]
+    """
+    return ops.tile(column, (members,) + (1,) * (column.ndim - 1)) if members > 1 else column
+
+
 class LossCell(_OfClasses, nn.Cell):
     """Network with its loss: `loss_fn(network(*inputs), label)`.
 
     `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several input
-    columns.
+    columns. The loss of a network with several members is the mean of the members' losses.
 
     Args:
         network: computes the prediction from all columns except the last column.
@@ -98,15 +119,19 @@ class LossCell(_OfClasses, nn.Cell):
         self.loss_fn = differentiable(loss_fn)
         self.pairs = isinstance(loss_fn, _OF_EACH)
         self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+        self.members = members_of(network)
+        self.sums = self.members > 1 and getattr(loss_fn, "reduction", None) == "sum"
 
     def construct(self, *columns: Any) -> Any:
         """Return the loss."""
         prediction = spread(self.network, columns[:-1])
+        label = of_members(columns[-1], self.members)
         if self.pairs:
-            _check_axes(prediction.ndim, columns[-1].ndim)
+            _check_axes(prediction.ndim, label.ndim)
         if self.checks_classes:
-            _check_classes(prediction, columns[-1], self.ignored)
-        return self.loss_fn(prediction, columns[-1])
+            _check_classes(prediction, label, self.ignored)
+        loss = self.loss_fn(prediction, label)
+        return loss / self.members if self.sums else loss
 
 
 class EvalCell(_OfClasses, nn.Cell):

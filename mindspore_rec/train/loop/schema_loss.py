@@ -11,6 +11,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.loop.cells import members_of, of_members
 from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
@@ -96,13 +97,15 @@ class SchemaLossCell(nn.Cell):
         # Rows whose negatives were thinned have weights, even if the schema has none.
         self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
+        self.members = members_of(network)
 
     def construct(self, *arrays: Any) -> Tensor:
         """Return the loss."""
         prediction = spread(self.network, arrays[: self.inputs])
+        label = of_members(arrays[-1], self.members)
         if len(arrays) == self.inputs + 1:
-            return self.loss_fn(prediction, arrays[-1])
-        return self.weighted(prediction, arrays[-1], arrays[self.inputs])
+            return self.loss_fn(prediction, label)
+        return self.weighted(prediction, label, of_members(arrays[self.inputs], self.members))
 
 
 class SchemaEvalCell(nn.Cell):

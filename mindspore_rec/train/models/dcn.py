@@ -32,11 +32,14 @@ class DCN(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'concat'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'dcn'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -71,6 +74,7 @@ class DCN(Network):
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
+        members: int = 1,
         name: str = "dcn",
         seed: int = 0,
     ) -> None:
@@ -81,17 +85,19 @@ class DCN(Network):
             hidden=hidden,
             dropout=dropout,
             batch_norm=batch_norm,
+            members=members,
             name=name,
             seed=seed,
         )
-        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
+        self._set_members(members)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
         self.cross = CrossNet(self.inputs.widths, layers)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features
-        self.output = nn.Dense(width, 1, weight_init=XavierUniform(), bias_init="zeros")
+        self.output = nn.Dense(width, members, weight_init=XavierUniform(), bias_init="zeros")
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         row = self.inputs(ids, numbers)
-        return self.output(ops.concat((self.cross(*row), self.deep(*row)), 1))
+        return self._answer(self.output(ops.concat((self.cross(*row), self.deep(*row)), 1)))

@@ -53,7 +53,8 @@ class DCNv2(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'concat'.
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' for `CrossNetV2`; for `CrossNetMix` a `CrossMixture`, the mapping of its
             fields, or 'mixture' for the default `CrossMixture`. Default: 'matrix'.
@@ -61,6 +62,8 @@ class DCNv2(Network):
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'dcn_v2'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -98,6 +101,7 @@ class DCNv2(Network):
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
+        members: int = 1,
         name: str = "dcn_v2",
         seed: int = 0,
     ) -> None:
@@ -110,12 +114,14 @@ class DCNv2(Network):
             hidden=hidden,
             dropout=dropout,
             batch_norm=batch_norm,
+            members=members,
             name=name,
             seed=seed,
         )
+        self._set_members(members)
         check_one_of("structure", structure, _STRUCTURES)
         mixture = _mixture_of(cross)
-        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
         widths = self.inputs.widths
         if mixture is None:
             self.cross: nn.Cell = CrossNetV2(widths, layers)
@@ -125,7 +131,7 @@ class DCNv2(Network):
         deep_input = self.cross.out_features if self.stacked else widths
         self.deep = MLP(deep_input, hidden, "relu", dropout, batch_norm)
         joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
-        self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
+        self.output = nn.Dense(joined, members, weight_init=XavierUniform(), bias_init="zeros")
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
@@ -133,8 +139,8 @@ class DCNv2(Network):
         row = self.inputs(ids, numbers)
         crossed = self.cross(*row)
         if self.stacked:
-            return self.output(self.deep(crossed))
-        return self.output(ops.concat((crossed, self.deep(*row)), 1))
+            return self._answer(self.output(self.deep(crossed)))
+        return self._answer(self.output(ops.concat((crossed, self.deep(*row)), 1)))
 
 
 def _mixture_of(cross: Any) -> CrossMixture | None:

@@ -34,10 +34,13 @@ class DeepFM(Network):
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. Fields
             and embedded numbers together must be at least two, and all fields must have vectors of
             one width.
-        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'embed'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'deepfm'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -71,6 +74,7 @@ class DeepFM(Network):
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
+        members: int = 1,
         name: str = "deepfm",
         seed: int = 0,
     ) -> None:
@@ -80,20 +84,24 @@ class DeepFM(Network):
             hidden=hidden,
             dropout=dropout,
             batch_norm=batch_norm,
+            members=members,
             name=name,
             seed=seed,
         )
+        self._set_members(members)
         dim = self.features.one_width("DeepFM")
-        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
-        self.first_order = FirstOrder(self.features, f"{name}.first_order", seed)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
+        self.first_order = FirstOrder(self.features, f"{name}.first_order", seed, members)
         vectors = self.inputs.vectors_of_parts
         self.parts = len(vectors)  # the others are numbers
         self.pairs = FactorizationMachine(vectors, dim)
-        self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
+        self.deep = MLP(
+            self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=members
+        )
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         linear = self.first_order(ids, numbers)
         row = self.inputs(ids, numbers)
-        return linear + self.pairs(*row[: self.parts]) + self.deep(*row)
+        return self._answer(linear + self.pairs(*row[: self.parts]) + self.deep(*row))

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mindspore import Tensor, ops
 
+from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import NUMBERS, numbers_as_vectors
 from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.nn.dot_interaction import DotInteraction
 from mindspore_rec.train.nn.fuse import fuse
+from mindspore_rec.train.nn.members import MemberRows
 from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["DLRM"]
@@ -34,12 +38,17 @@ class DLRM(Network):
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All
             fields must have vectors of one width; without numbers, there must be at least two.
+        numbers: what the bottom perceptron reads: 'concat' for the numbers as they are, 'embed',
+            'piecewise' or 'periodic' for vectors of the numbers, as for `InputLayer`. Default:
+            'concat'.
         bottom: widths of the bottom perceptron's layers. The last layer is left out, because it is
             as wide as an embedding. Without numbers, the bottom perceptron is left out. Default:
             (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'dlrm'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -70,37 +79,62 @@ class DLRM(Network):
         self,
         schema: Schema | Features,
         *,
+        numbers: str = "concat",
         bottom: Sequence[int] = (64, 32),
         top: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
+        members: int = 1,
         name: str = "dlrm",
         seed: int = 0,
     ) -> None:
         super().__init__(
             schema,
+            numbers=numbers,
             bottom=bottom,
             top=top,
             dropout=dropout,
             batch_norm=batch_norm,
+            members=members,
             name=name,
             seed=seed,
         )
+        self._set_members(members)
         dim = self.features.one_width("DLRM")
-        numbers = self.features.numbers
+        count = self.features.numbers
         self.embedding = self.features.embedding(f"{name}.embedding", seed)
         self.joins = len(self.embedding.parts) > 1
-        self.has_numbers = numbers > 0
+        self.has_numbers = count > 0
+        self.embeds = check_one_of("numbers", numbers, NUMBERS) != "concat" and self.has_numbers
+        scaled: Any = (
+            numbers_as_vectors(numbers, count, dim, self.features.std) if self.embeds else None
+        )
+        if members > 1:
+            self.rows = MemberRows((len(self.features.widths), dim), members, (seed, 0))
+        if members > 1 and self.has_numbers:
+            row = (count, dim) if self.embeds else (count,)
+            self.number_rows = MemberRows(row, members, (seed, 1), scaled)
+        elif self.embeds:
+            self.scaled = scaled
         if self.has_numbers:
-            self.bottom = MLP(numbers, (*bottom, dim), "relu", dropout, batch_norm)
+            width = count * dim if self.embeds else count
+            self.bottom = MLP(width, (*bottom, dim), "relu", dropout, batch_norm)
         self.pairs = DotInteraction(len(self.features.widths), dim, dense=self.has_numbers)
-        self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
+        self.top = MLP(
+            self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=members
+        )
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         parts = self.embedding(ids)
         vectors = ops.concat(parts, 1) if self.joins else parts[0]
-        if self.has_numbers:
-            return self.top(self.pairs(vectors, self.bottom(numbers)))
-        return self.top(self.pairs(vectors))
+        if self.members > 1:
+            vectors = self.rows(vectors)
+        if not self.has_numbers:
+            return self._answer(self.top(self.pairs(vectors)))
+        if self.members > 1:
+            numbers = self.number_rows(numbers)
+        elif self.embeds:
+            numbers = self.scaled(numbers)
+        return self._answer(self.top(self.pairs(vectors, self.bottom(numbers))))

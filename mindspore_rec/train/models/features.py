@@ -35,6 +35,11 @@ class Features(ABC):
     def tasks(self) -> tuple[str, ...]:
         """Names of the labels, one for each output of a network."""
 
+    @property
+    def binary(self) -> tuple[bool, ...]:
+        """For each task, True if its label has two values, and False if the label is a number."""
+        return (True,) * len(self.tasks)
+
     @abstractmethod
     def embedding(self, name: str, seed: int) -> nn.Cell:
         """Return a cell that returns the vectors of all fields.

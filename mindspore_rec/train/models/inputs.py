@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.nn.members import MemberRows, check_members
 from mindspore_rec.train.nn.number_embedding import NumberEmbedding
+from mindspore_rec.train.nn.periodic_embedding import PeriodicEmbedding
+from mindspore_rec.train.nn.piecewise_linear import PiecewiseLinear
 
-__all__ = ["NUMBERS", "FirstOrder", "InputLayer"]
+__all__ = ["NUMBERS", "FirstOrder", "InputLayer", "numbers_as_vectors"]
 
-NUMBERS = ("concat", "embed")
+NUMBERS = ("concat", "embed", "piecewise", "periodic")
 
 
 class InputLayer(nn.Cell):
@@ -22,16 +25,20 @@ class InputLayer(nn.Cell):
     With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
     With 'embed', each number is a field with its own vector, which is scaled by the number,
     :math:`x_n v_n`. The paper on factorization machines uses 'embed'; FuxiCTR and BARS use 'embed'
-    for all models.
+    for all models. With 'piecewise' or 'periodic', the vector of a number is a learned curve of the
+    number, as in `PiecewiseLinear` and `PeriodicEmbedding`.
 
     Pass the parts to a cell that takes several inputs, as in `MLP(layer.widths, ...)(*parts)`; such
     a cell reads the parts without a copy.
 
     Args:
         features: description of the arrays, such as the attribute `features` of a `Network`.
-        numbers: 'concat' or 'embed'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
+        members: number of members. With more than 1, the cell returns the rows of all members, one
+            member after the other, and each member multiplies its rows by learned factors. The
+            factors start with a random sign, 1 or -1, for each vector and number. Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.embedding` returns.
@@ -39,36 +46,52 @@ class InputLayer(nn.Cell):
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
-            then the numbers or their vectors. `widths` has the number of floats of each part.
+            then the numbers or their vectors. `widths` has the number of floats of each part. With
+            several members, each part has `members` times B rows.
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
-        fields: number of vectors in a row: F, or F + N with 'embed'.
+        fields: number of vectors in a row: F with 'concat', otherwise F + N.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
-        vectors: the vectors of the numbers, a Parameter `[N, dim]`; only with 'embed'.
+        vectors: the vectors of the numbers, a Parameter `[N, dim]`; only with 'embed' and one
+            member.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
     """
 
-    def __init__(self, features: Features, numbers: str, name: str, seed: int = 0) -> None:
+    def __init__(
+        self, features: Features, numbers: str, name: str, seed: int = 0, members: int = 1
+    ) -> None:
         super().__init__()
         check_one_of("numbers", numbers, NUMBERS)
+        self.members = check_members(members)
         count = features.numbers
         self.embedding = features.embedding(name, seed)
         parts: tuple[tuple[int, int], ...] = tuple(self.embedding.parts)
         self.dim = features.usual_width
-        self.embeds = numbers == "embed" and count > 0
+        self.embeds = numbers != "concat" and count > 0
         self.concats = numbers == "concat" and count > 0
         if self.embeds:
             parts += ((count, self.dim),)
-            self.scaled = NumberEmbedding(count, self.dim, features.std)
-            # Also make the parameter an attribute of this cell; the attribute sets the parameter's
-            # name in checkpoints.
-            self.vectors = self.scaled.vectors
-            self.vectors.name = "vectors"
+            scaled = numbers_as_vectors(numbers, count, self.dim, features.std)
+            if members == 1:
+                self.scaled = scaled
+                if numbers == "embed":
+                    # Also make the parameter an attribute of this cell; the attribute sets the
+                    # parameter's name in checkpoints.
+                    self.vectors = self.scaled.vectors
+                    self.vectors.name = "vectors"
+        if members > 1:
+            shapes = self.embedding.parts
+            rows = [MemberRows(each, members, (seed, k)) for k, each in enumerate(shapes)]
+            self.rows = nn.CellList(rows)
+            if self.embeds:
+                self.number_rows = MemberRows((count, self.dim), members, (seed, len(rows)), scaled)
+            if self.concats:
+                self.number_rows = MemberRows((count,), members, (seed, len(rows)))
         self.vectors_of_parts = tuple(vectors for vectors, _ in parts)
         self.fields = sum(self.vectors_of_parts)
         self.widths: tuple[int, ...] = tuple(vectors * dim for vectors, dim in parts)
@@ -79,11 +102,31 @@ class InputLayer(nn.Cell):
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
         """Return the parts of a row."""
         vectors = self.embedding(ids)
+        if self.members > 1:
+            parts: Any = ()
+            for k in range(len(vectors)):
+                parts = (*parts, self.rows[k](vectors[k]))
+            return (*parts, self.number_rows(numbers)) if self.embeds or self.concats else parts
         if self.embeds:
             return (*vectors, self.scaled(numbers))
         if self.concats:
             return (*vectors, numbers)
         return vectors
+
+
+def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
+    """Return the cell that makes a vector of each number.
+
+    Args:
+        kind: 'embed', 'piecewise' or 'periodic'.
+        numbers: number of values per row.
+        dim: width of a vector.
+        std: standard deviation of the initial vectors of 'embed' and 'piecewise'.
+    """
+    if kind == "periodic":
+        return PeriodicEmbedding(numbers, dim)
+    cell = NumberEmbedding if kind == "embed" else PiecewiseLinear
+    return cell(numbers, dim, std=std)
 
 
 class FirstOrder(nn.Cell):
@@ -96,20 +139,22 @@ class FirstOrder(nn.Cell):
         features: description of the arrays, such as the attribute `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
+        members: number of members, for which the cell repeats its output. Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
-        float32 Tensor `[B, 1]`.
+        float32 Tensor `[B, 1]`, or `[members * B, 1]` with several members.
 
     Attributes:
         out_features: width of the output, 1.
     """
 
-    def __init__(self, features: Features, name: str, seed: int = 0) -> None:
+    def __init__(self, features: Features, name: str, seed: int = 0, members: int = 1) -> None:
         super().__init__()
+        self.members = check_members(members)
         self.ids = features.sums(name, seed)
         self.out_features = 1
         self.has_numbers = features.numbers > 0
@@ -119,4 +164,8 @@ class FirstOrder(nn.Cell):
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logit of the linear model."""
         weights = self.ids(ids)
+        if self.members > 1:
+            weights = ops.tile(weights, (self.members, 1))
+            if self.has_numbers:
+                numbers = ops.tile(numbers, (self.members, 1))
         return weights + self.numbers(numbers) if self.has_numbers else weights

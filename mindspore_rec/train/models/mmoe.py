@@ -31,13 +31,16 @@ class MMoE(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'concat'.
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: (16,).
         tower_hidden: widths of a tower's hidden layers. Default: (8,).
         input_dropout: probability that an input of the experts and gates is dropped in training,
             in [0, 1). Default: 0.0.
         expert_dropout: probability that a unit of an expert is dropped in training. Default: 0.0.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'mmoe'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -75,6 +78,7 @@ class MMoE(Network):
         tower_hidden: Sequence[int] = (8,),
         input_dropout: float = 0.0,
         expert_dropout: float = 0.0,
+        members: int = 1,
         name: str = "mmoe",
         seed: int = 0,
     ) -> None:
@@ -86,11 +90,13 @@ class MMoE(Network):
             tower_hidden=tower_hidden,
             input_dropout=input_dropout,
             expert_dropout=expert_dropout,
+            members=members,
             name=name,
             seed=seed,
         )
+        self._set_members(members)
         tasks = len(self.features.tasks)
-        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
         self.mixture = mmoe.MMoE(
             self.inputs.widths,
             experts,
@@ -100,7 +106,10 @@ class MMoE(Network):
             input_dropout=input_dropout,
         )
         self.towers = nn.CellList(
-            [MLP(self.mixture.out_features, tower_hidden, out_features=1) for _ in range(tasks)]
+            [
+                MLP(self.mixture.out_features, tower_hidden, out_features=members)
+                for _ in range(tasks)
+            ]
         )
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
@@ -110,4 +119,4 @@ class MMoE(Network):
         logits: tuple[Tensor, ...] = ()
         for k in range(len(self.towers)):
             logits += (self.towers[k](mixtures[k]),)
-        return ops.concat(logits, 1)
+        return self._answer(ops.concat(logits, 1))

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from mindspore import nn
+from mindspore import Tensor, nn
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
 from mindspore_rec.train.models.model_names import name_of
 from mindspore_rec.train.models.schema_features import SchemaFeatures
+from mindspore_rec.train.nn.members import MemberLogits, check_members
 from mindspore_rec.train.parameter.table_config import MAX_SEED
 
 __all__ = ["Network"]
@@ -33,6 +34,12 @@ class Network(nn.Cell):
     network. Their values are numbers, texts, None, or lists, mappings or dataclasses of them. The
     class passes all its arguments to `super().__init__`.
 
+    A network with several members is an ensemble inside one network. All members share the tables
+    and the layers. Each member multiplies the row by its own learned factors, and has its own
+    output of the last layer. The loss is the mean of the members' losses, and the prediction is the
+    mean of the members' probabilities. The layers compute as many rows as there are members, for
+    each row of a batch.
+
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         name: prefix of the tables' names.
@@ -44,7 +51,8 @@ class Network(nn.Cell):
         numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
-        float32 Tensor `[B, T]`, one logit per label.
+        float32 Tensor `[B, T]`, one logit per label. With several members, the output in training
+            is `[members * B, T]`, the logits of each member's rows.
 
     Attributes:
         schema: a copy of the schema, whose scales learn when the network is trained; None if the
@@ -54,6 +62,7 @@ class Network(nn.Cell):
             False, one output.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
+        members: number of members.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
@@ -81,6 +90,7 @@ class Network(nn.Cell):
 
     several_tasks: ClassVar[bool] = False
     default_learning_rate: ClassVar[float] = 0.002
+    members: int = 1
 
     def __init__(self, schema: Schema | Features, *, name: str, seed: int, **settings: Any) -> None:
         super().__init__()
@@ -97,6 +107,16 @@ class Network(nn.Cell):
             "name": name,
             "seed": check_int("seed", seed, 0, MAX_SEED),
         }
+
+    def _set_members(self, members: int) -> None:
+        """Set the number of members; called before the network's first layer is made."""
+        self.members = check_members(members)
+        if members > 1:
+            self.member_logits = MemberLogits(members, self.features.binary)
+
+    def _answer(self, outputs: Tensor) -> Tensor:
+        """Return the network's output from the output of its last layer."""
+        return self.member_logits(outputs) if self.members > 1 else outputs
 
     def recipe(self) -> dict[str, Any]:
         """Return how the network was made from its schema, as JSON values.

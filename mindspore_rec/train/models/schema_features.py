@@ -47,6 +47,11 @@ class SchemaFeatures(Features):
         return tuple(self.schema.tasks)
 
     @property
+    def binary(self) -> tuple[bool, ...]:
+        """For each task, True if its label has two values, and False if the label is a number."""
+        return tuple(label.binary for label in self.schema.labels) or super().binary
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the fields."""
         return tuple(field.name for field in self.schema.fields)

@@ -31,10 +31,13 @@ class WideDeep(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'concat'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
+        members: number of members, an ensemble over shared layers and tables, 1 to 256; see
+            `Network`. Default: 1.
         name: prefix of the tables' names. Default: 'wide_deep'.
         seed: seed of the tables' initial values. Default: 0.
 
@@ -71,6 +74,7 @@ class WideDeep(Network):
         hidden: Sequence[int] = (256, 128),
         dropout: float = 0.0,
         batch_norm: bool = False,
+        members: int = 1,
         name: str = "wide_deep",
         seed: int = 0,
     ) -> None:
@@ -80,15 +84,19 @@ class WideDeep(Network):
             hidden=hidden,
             dropout=dropout,
             batch_norm=batch_norm,
+            members=members,
             name=name,
             seed=seed,
         )
-        self.wide = FirstOrder(self.features, f"{name}.wide", seed)
-        self.inputs = InputLayer(self.features, numbers, f"{name}.deep", seed)
-        self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
+        self._set_members(members)
+        self.wide = FirstOrder(self.features, f"{name}.wide", seed, members)
+        self.inputs = InputLayer(self.features, numbers, f"{name}.deep", seed, members)
+        self.deep = MLP(
+            self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=members
+        )
         fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         linear = self.wide(ids, numbers)
-        return linear + self.deep(*self.inputs(ids, numbers))
+        return self._answer(linear + self.deep(*self.inputs(ids, numbers)))

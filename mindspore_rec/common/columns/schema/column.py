@@ -30,7 +30,7 @@ __all__ = [
     "WeightColumn",
 ]
 
-TRANSFORMS = ("quantile", "log", "standard", "min_max", "none")
+TRANSFORMS = ("quantile", "mixed", "log", "standard", "min_max", "none")
 
 _FEWEST_CROSSED, _MOST_CROSSED = 2, 4
 _DEFAULT_LENGTH = 20
@@ -133,7 +133,7 @@ class Column:
         if self.kind != "number":
             return 0
         if self.buckets is None:
-            return _DEFAULT_BUCKETS if self.scale == "quantile" else 0
+            return _DEFAULT_BUCKETS if self.scale in ("quantile", "mixed") else 0
         return self.buckets
 
     @property
@@ -230,11 +230,11 @@ class NumberColumn(Column):
 
     Args:
         name: as for `Column`.
-        transform: how the number is scaled: 'quantile' by `QuantileScale`, 'log' by `LogScale`,
-            'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or 'none'. Default:
-            'quantile'.
+        transform: how the number is scaled: 'quantile' by `QuantileScale`, 'mixed' by `MixedScale`,
+            'log' by `LogScale`, 'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or
+            'none'. Default: 'quantile'.
         buckets: number of intervals between quantiles. Each interval has a row in a table. 0 for no
-            intervals, or 2 to 65536. Default: 256 if `transform` is 'quantile', else 0.
+            intervals, or 2 to 65536. Default: 256 if `transform` is 'quantile' or 'mixed', else 0.
         decimal: as for `Column`.
         embedding_dim: as for `Column`; only if there are intervals.
 

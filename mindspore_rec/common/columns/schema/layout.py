@@ -12,7 +12,7 @@ from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
 from mindspore_rec.common.columns.lists import Categories, Words
-from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
+from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.target_statistics import STATISTICS, TargetStatistics
@@ -22,6 +22,7 @@ __all__ = ["Field", "Layout", "TableGroup", "crossed_by", "numbers_of", "pipelin
 
 _SCALES: dict[str, type[Number]] = {
     "quantile": QuantileScale,
+    "mixed": MixedScale,
     "log": LogScale,
     "standard": StandardScale,
     "min_max": MinMaxScale,
@@ -261,9 +262,10 @@ def _keys_of(column: Column, columns: Sequence[Column]) -> list[tuple[str, Featu
 
 
 def _number(column: Column) -> Feature:
-    if column.scale == "quantile" and column.bucket_count:
-        return _parsed(column, QuantileScale(column.name, column.bucket_count))
-    return _parsed(column, _SCALES[column.scale](column.name))
+    scale = _SCALES[column.scale]
+    if issubclass(scale, QuantileScale) and column.bucket_count:
+        return _parsed(column, scale(column.name, column.bucket_count))
+    return _parsed(column, scale(column.name))
 
 
 def _parsed(column: Column, transform: Number) -> Feature:

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members: an ensemble of networks that share all their layers and tables.
+
+The rows of a batch are repeated once for each member, and each member multiplies its copy of a row
+by learned factors. The shared layers compute all copies. Each member has its own output of the last
+layer. Source: Gorishniy et al., "TabM: Advancing Tabular Deep Learning with Parameter-Efficient
+Ensembling", ICLR 2025, https://arxiv.org/abs/2410.24210, where the form is called TabM-mini.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.fused.inputs import widened
+
+__all__ = ["MOST_MEMBERS", "MemberLogits", "MemberRows", "check_members"]
+
+MOST_MEMBERS = 256
+"""Greatest number of members."""
+
+
+def check_members(members: int) -> int:
+    """Return a number of members.
+
+    Raises:
+        TypeError, ValueError: `members` is not an int from 1 to `MOST_MEMBERS`.
+
+    Example:
+        >>> check_members(8)
+        8
+    """
+    return check_int("members", members, 1, MOST_MEMBERS)
+
+
+class MemberRows(nn.Cell):
+    """Repeat rows once for each member, times the member's learned factors.
+
+    The factors of a vector start with one random sign, 1 or -1, for each member and vector.
+
+    Args:
+        shape: shape of a row: the number of numbers, or the number of vectors and their width.
+        members: number K of members.
+        seed: seed of the signs, one or several ints.
+        first: cell that makes the rows from the input. Default: None, the input has the rows.
+
+    Inputs:
+        x: float32 or bfloat16 Tensor `[B, *shape]`, or the input of `first`.
+
+    Outputs:
+        float32 Tensor `[K * B, *shape]`: all rows of the first member, all rows of the second
+            member, and so on.
+
+    Attributes:
+        factors: a Parameter `[K, width]`, with the number of floats per row as `width`.
+
+    Example:
+        >>> rows = MemberRows((2,), members=3, seed=0)
+        >>> rows(Tensor(np.array([[5, 7]], np.float32))).asnumpy().tolist()
+        [[5.0, 7.0], [5.0, -7.0], [-5.0, -7.0]]
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        members: int,
+        seed: int | Sequence[int],
+        first: nn.Cell | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.members = check_members(members)
+        self.width = int(np.prod(self.shape))
+        signs = np.random.default_rng(seed).choice([-1, 1], (members, self.shape[0]))
+        factors = np.repeat(signs, self.width // self.shape[0], axis=1).astype(np.float32)
+        self.factors = Parameter(Tensor(factors), name="factors")
+        self.has_first = first is not None
+        if first is not None:
+            self.first = first
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the rows of all members."""
+        if self.has_first:
+            x = self.first(x)
+        rows = ops.reshape(widened(x), (1, -1, self.width))
+        scaled = rows * ops.expand_dims(self.factors, 1)
+        return ops.reshape(scaled, (-1, *self.shape))
+
+
+class MemberLogits(nn.Cell):
+    r"""Return each member's own logits in training, and the logits of the mean in evaluation.
+
+    In evaluation, the probability of a row is the mean of the members' probabilities. A label that
+    is a number gets the mean of the members' numbers.
+
+    Args:
+        members: number K of members.
+        binary: for each task, whether its label has two values.
+
+    Inputs:
+        outputs: float32 Tensor `[K * B, T * K]` for T tasks: the outputs of the shared layers, in
+            which each task has K columns. A member's own logit is in the member's column.
+
+    Outputs:
+        float32 Tensor, in training `[K * B, T]`, in evaluation `[B, T]`.
+
+    Example:
+        >>> outputs = Tensor(np.array([[0.0, 9], [9, 2]], np.float32))
+        >>> logits = MemberLogits(2, (True,))
+        >>> logits.set_train()(outputs).asnumpy().tolist()
+        [[0.0], [2.0]]
+        >>> mean = logits.set_train(False)(outputs).asnumpy()
+        >>> bool(np.isclose(1 / (1 + np.exp(-mean)), (0.5 + 1 / (1 + np.exp(-2))) / 2).all())
+        True
+    """
+
+    def __init__(self, members: int, binary: Sequence[bool]) -> None:
+        super().__init__()
+        self.members = check_members(members)
+        self.tasks = len(binary)
+        self.all_binary, self.none_binary = all(binary), not any(binary)
+        self.binary = Tensor(np.array([binary], np.float32))
+        self.own = Tensor(np.eye(members, dtype=np.float32).reshape(members, 1, 1, members))
+
+    def construct(self, outputs: Tensor) -> Tensor:
+        """Return the logits."""
+        split = ops.reshape(outputs, (self.members, -1, self.tasks, self.members))
+        logits = (split * self.own).sum(3)
+        if self.training:
+            return ops.reshape(logits, (-1, self.tasks))
+        if self.none_binary:
+            return logits.mean(0)
+        chance = _log_mean_exp(_log_sigmoid(logits)) - _log_mean_exp(_log_sigmoid(-logits))
+        if self.all_binary:
+            return chance
+        return self.binary * chance + (1.0 - self.binary) * logits.mean(0)
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    return ops.minimum(x, 0.0) - ops.log(1.0 + ops.exp(-ops.abs(x)))
+
+
+def _log_mean_exp(x: Tensor) -> Tensor:
+    """Return the logarithm of the mean of exp(x) over the first axis, without overflow."""
+    largest = x.max(0, keepdims=True)
+    return ops.log(ops.exp(x - largest).mean(0)) + ops.reshape(largest, x.shape[1:])

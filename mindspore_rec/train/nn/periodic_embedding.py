@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PeriodicEmbedding: embed each number in a row by sines and cosines of learned frequencies."""
+
+from __future__ import annotations
+
+import math
+
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import HeUniform, Normal, initializer
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
+
+__all__ = ["PeriodicEmbedding"]
+
+
+class PeriodicEmbedding(nn.Cell):
+    r"""Embed each number by sines and cosines, a linear layer that all numbers share, and ReLU.
+
+    .. math::
+        y_{b,n} = \text{relu}(W [\sin(2 \pi f_n x_{b,n}), \cos(2 \pi f_n x_{b,n})] + c)
+
+    The frequencies :math:`f_n` of each number are learned, and start with a normal distribution.
+
+    Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
+    NeurIPS 2022, https://arxiv.org/abs/2203.05556. Later work of the authors calls the form with a
+    shared linear layer "PLR (lite)".
+
+    Args:
+        numbers: the number N of input values per row, 1 to 65536.
+        embedding_dim: width D of a vector, 1 to 8192.
+        frequencies: number of frequencies of a number, 1 to 4096. Default: 24.
+        scale: standard deviation of the initial frequencies, > 0, in periods per unit of the
+            number. `mindspore.set_seed` seeds the initialization. Default: 0.5.
+
+    Inputs:
+        x: float32 Tensor `[B, numbers]`.
+
+    Outputs:
+        float32 Tensor `[B, numbers, embedding_dim]`.
+
+    Attributes:
+        frequencies: the learned frequencies, a Parameter `[numbers, frequencies]`.
+        linear: the linear layer.
+        out_features: floats per row of the output, numbers * embedding_dim.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the input has
+            the wrong shape.
+
+    Example:
+        >>> from mindspore_rec.nn import PeriodicEmbedding
+        >>> PeriodicEmbedding(2, 3)(Tensor([[0.5, -1.0]])).shape
+        (1, 2, 3)
+    """
+
+    def __init__(
+        self, numbers: int, embedding_dim: int, frequencies: int = 24, scale: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.numbers = check_int("numbers", numbers, 1, 1 << 16)
+        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
+        check_int("frequencies", frequencies, 1, 4096)
+        if not check_number("scale", scale) > 0:
+            raise ValueError(f"scale must be > 0, got {scale}")
+        self.in_features = (self.numbers,)
+        self.out_features = self.numbers * self.dim
+        first = initializer(Normal(scale), (self.numbers, frequencies))
+        self.frequencies = Parameter(first, name="frequencies")
+        self.linear = nn.Dense(
+            2 * frequencies, self.dim, weight_init=HeUniform(math.sqrt(5)), bias_init="zeros"
+        )
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the vectors of the numbers."""
+        check_inputs((x,), self.in_features)
+        if x.shape[1:] != (self.numbers,):
+            raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
+        angles = ops.expand_dims(widened(x), 2) * (self.frequencies * (2 * math.pi))
+        waves = ops.concat((ops.sin(angles), ops.cos(angles)), 2)
+        return ops.relu(self.linear(waves))
