@@ -86,7 +86,7 @@ class Order(NamedTuple):
         ...         windows = [(each,) for each in reversed(range(len(parts)))]
         ...         return PassOrder(windows, lambda window, rows: None)
         >>> rows = read(pa.table({"user": range(70_000)}))  # a part is 65,536 rows
-        >>> next(iter(rows.batches(2, order=LastPartFirst())))["user"].to_pylist()
+        >>> list(rows.batches(2, order=LastPartFirst()))[0]["user"].to_pylist()
         [65536, 65537]
     """
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -67,11 +67,15 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
     fetching = ThreadPoolExecutor(1, "mindspore_rec-fetch")
 
-    def start(part: int) -> Future[list[pa.RecordBatch]]:
-        if not reading.in_order(part):
-            return pool.submit(lambda: reading.decode(part, reading.fetch(part)))
-        fetched = fetching.submit(reading.fetch, part)
-        return pool.submit(lambda: reading.decode(part, fetched.result()))
+    def decoded(parts: Sequence[int], fetched: Iterable[Any]) -> list[pa.RecordBatch]:
+        pairs = zip(parts, fetched, strict=True)
+        return [rows for part, each in pairs for rows in reading.decode(part, each)]
+
+    def start(parts: Sequence[int]) -> Future[list[pa.RecordBatch]]:
+        if not any(map(reading.in_order, parts)):
+            return pool.submit(lambda: decoded(parts, map(reading.fetch, parts)))
+        fetched = fetching.submit(lambda: list(map(reading.fetch, parts)))
+        return pool.submit(lambda: decoded(parts, fetched.result()))
 
     def joined(number: int, parts: list[Future[list[pa.RecordBatch]]]) -> list[Slab]:
         chunks = [rows for each in parts for rows in each.result() if rows.num_rows]
@@ -99,7 +103,9 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
             if number is None:
                 return
             window = reading.order.windows[items[number].window]
-            parts = [start(each) for each in window]
+            # A task for each part of a window costs too much if parts are small.
+            size = -(-len(window) // reading.threads)
+            parts = [start(window[at : at + size]) for at in range(0, len(window), size)]
             rows = sum(map(reading.size, window))
             ahead.append((len(parts), rows, joining.submit(joined, number, parts)))
 
