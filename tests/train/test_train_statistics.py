@@ -24,6 +24,7 @@ from mindspore_rec.feature import (
     TimeColumn,
 )
 from mindspore_rec.serving import Predictor
+from mindspore_rec.train.export.onnx_command import main as export_command
 
 
 def visits(rows: int, seed: int) -> pd.DataFrame:
@@ -57,10 +58,13 @@ def schema_of(by: str) -> Schema:
 
 
 @pytest.mark.parametrize("by", ["folds", "past"])
-def test_trained_saved_loaded_and_served(by: str, tmp_path: Path, unique: Any) -> None:
+def test_trained_saved_loaded_exported_and_served(
+    by: str, tmp_path: Path, unique: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ms.set_seed(3)
     rows, test = visits(6000, 0), visits(500, 1)
     model = RecModel(models.DCNv2(schema_of(by), hidden=(16,), name=unique(), seed=1))
-    model.fit(2, rows, test, progress=False)
+    model.fit(4, rows, test, progress=False)
     schema = model.schema
     assert schema is not None and schema.numbers == (
         "user.mean", "user.count", "page_hour.mean", "page_hour.count",
@@ -70,10 +74,15 @@ def test_trained_saved_loaded_and_served(by: str, tmp_path: Path, unique: Any) -
     metrics = model.eval(test, progress=False)
     assert metrics["auc"] > 0.9
     model.save(tmp_path / "visits.model")
-    with Predictor(tmp_path / "visits.model") as predictor:
-        assert sorted(predictor.raw_columns or []) == ["note", "page", "ts", "user"]
-        served = np.asarray(predictor.predict(raw)).reshape(-1)
-    np.testing.assert_allclose(served, answers, atol=1e-6)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    for runtime in ("mindspore", "onnxruntime"):
+        if runtime == "onnxruntime":
+            assert export_command([str(tmp_path / "visits.model")]) == 0
+        with Predictor(tmp_path / "visits.model") as predictor:
+            assert predictor.status().runtime == runtime
+            assert sorted(predictor.raw_columns or []) == ["note", "page", "ts", "user"]
+            served = np.asarray(predictor.predict(raw)).reshape(-1)
+        np.testing.assert_allclose(served, answers, atol=1e-6)
     loaded = load(tmp_path / "visits.model")
     np.testing.assert_allclose(loaded.predict(raw), answers, atol=1e-6)
     loaded.train(1, rows, progress=False)

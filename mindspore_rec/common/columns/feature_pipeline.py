@@ -410,6 +410,8 @@ class FeaturePipeline:
                 weights = None if weight is None else np.asarray(view.raw(weight), np.float64)
                 for member in members:
                     member.add(fit_values(member, view), weights)
+            for member in members:
+                member.settle()
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:

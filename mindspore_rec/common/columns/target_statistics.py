@@ -93,6 +93,7 @@ class TargetStatistics(JointFeature):
         self._is_binary = np.array([isinstance(label, Label) for label in self.labels])
         self._edges = np.empty(0, np.int64)  # between intervals of time
         self._rows: ValueSums
+        self._waiting: tuple[tuple[ValueSums, ...], ...] = ()
         self.forget()
 
     def _check_features(self) -> None:
@@ -148,10 +149,13 @@ class TargetStatistics(JointFeature):
             self._edges = np.unique(np.asarray(edges, np.int64))
         self.forget()
         self.add(values)
+        self.settle()
         return self
 
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
-        """Learn from further rows. The intervals of time stay as they are.
+        """Learn from further rows, which count after the next call of `settle`.
+
+        The intervals of time stay as they are.
 
         Args:
             values: `fit_columns`, ``[N]``.
@@ -168,11 +172,18 @@ class TargetStatistics(JointFeature):
         of_all = np.concatenate([sums, np.stack([counted * s for s in squares], axis=1)], axis=1)
         new = ValueSums.of(np.zeros(len(values), np.int64), places, of_all, self._count)
         self._rows = self._rows.merged(new)
-        made = []
-        for known, part in zip(self._values, self.parts, strict=True):
-            new = ValueSums.of(_applied(part, values), places, sums, self._count)
-            made.append(known.merged(new).kept(self.most_values))
-        self._set(made)
+        keys = [_applied(part, values) for part in self.parts]
+        made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
+        self._waiting = (*self._waiting, made)
+        # Merging takes as long as the result is large, so rows wait until they are as many.
+        if sum(map(_pairs, self._waiting)) > _pairs(self._values):
+            self.settle()
+
+    def settle(self) -> None:
+        """Add up all rows that `add` has read."""
+        if self._waiting:
+            parts = zip(self._values, *self._waiting, strict=True)
+            self._set([one.merged(*others).kept(self.most_values) for one, *others in parts])
 
     def merge(self, other: TargetStatistics) -> None:
         """Learn what another transform has learned from other rows.
@@ -185,6 +196,8 @@ class TargetStatistics(JointFeature):
         """
         if not np.array_equal(self._edges, other._edges):
             raise ValueError("statistics must have the same intervals of time to be merged")
+        self.settle()
+        other.settle()
         self._rows = self._rows.merged(other._rows)
         pairs = zip(self._values, other._values, strict=True)
         self._set([one.merged(two).kept(self.most_values) for one, two in pairs])
@@ -199,6 +212,7 @@ class TargetStatistics(JointFeature):
 
     def _set(self, values: Sequence[ValueSums]) -> None:
         self._values = tuple(values)
+        self._waiting = ()
         self._most = [
             float(each.total(each.values)[:, 0].max()) if len(each.values) else 1.0
             for each in values
@@ -300,6 +314,10 @@ class TargetStatistics(JointFeature):
         values = [_decoded(each, 1 + tasks, self._count) for each in state["values"]]
         self._edges, self._rows = edges, rows
         self._set(values)
+
+
+def _pairs(sums: Sequence[ValueSums]) -> int:
+    return sum(len(each.keys) for each in sums)
 
 
 def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:

@@ -60,11 +60,14 @@ class ValueSums:
         order = np.lexsort((parts, keys))
         return cls(keys[order], parts[order], added[order], count)
 
-    def merged(self, other: ValueSums) -> ValueSums:
-        """Return the sums of the rows of both."""
-        keys = np.concatenate([self.keys, other.keys])
-        parts = np.concatenate([self.parts, other.parts])
-        return ValueSums.of(keys, parts, np.concatenate([self.sums, other.sums]), self.count)
+    def merged(self, *others: ValueSums) -> ValueSums:
+        """Return the sums of the rows of all."""
+        all_of = (self, *others)
+        keys, parts, sums = (
+            np.concatenate([getattr(each, name) for each in all_of])
+            for name in ("keys", "parts", "sums")
+        )
+        return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
         """Return the sums of at most so many values, of which the first sum is greatest."""
