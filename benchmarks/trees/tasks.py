@@ -90,8 +90,8 @@ def _census(task: str) -> Callable[[Path], Parts]:
     def cut(data: Path) -> Parts:
         directory = data / "census-income-kdd"
         rows = read(directory / FILES["train"])
-        held = _drawn(len(rows), _HELD)
-        return Parts(rows[~held], rows[held], read(directory / FILES["test"]), False)
+        is_valid = _drawn(len(rows), _HELD)
+        return Parts(rows[~is_valid], rows[is_valid], read(directory / FILES["test"]), False)
 
     return cut
 
@@ -169,8 +169,8 @@ def _movielens_time(data: Path) -> Parts:
 def _movielens_random(data: Path) -> Parts:
     rows = _movielens(data)
     test = _drawn(len(rows), 0.2, seed=1)
-    held = _drawn(len(rows), _HELD)
-    return Parts(rows[~test & ~held], rows[~test & held], rows[test], by_time=False)
+    is_valid = _drawn(len(rows), _HELD)
+    return Parts(rows[~test & ~is_valid], rows[~test & is_valid], rows[test], by_time=False)
 
 
 def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:

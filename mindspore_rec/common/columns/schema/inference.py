@@ -29,10 +29,10 @@ from mindspore_rec.common.columns.schema.feature_kinds import (
     never_recurs_later,
     whole_values,
 )
-from mindspore_rec.common.columns.schema.id_options import with_id_options, with_parts
 from mindspore_rec.common.columns.schema.label_column import label_column
 from mindspore_rec.common.columns.schema.leaks import is_copy, leak_of
 from mindspore_rec.common.columns.schema.profile import Profile, profile_of
+from mindspore_rec.common.columns.schema.proposed_options import with_parts, with_statistics
 from mindspore_rec.common.columns.schema.time_columns import likely_time, time_column
 
 __all__ = ["Inferred", "InferredColumn", "infer_columns"]
@@ -191,7 +191,7 @@ def infer_columns(
             "no column is left to predict from: " + _first_reasons(draft) + "; name another label, "
             "or make columns that are known before the event"
         )
-    with_id_options(draft.choices, draft.profiles, by_time)
+    with_statistics(draft.choices, draft.profiles, by_time)
     return _result(draft, table.num_rows)
 
 

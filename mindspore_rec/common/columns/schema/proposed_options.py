@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of columns with many values, and parts of times, which a proposed schema has."""
+"""Statistics of labels and parts of times in a proposed schema."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from mindspore_rec.common.columns.schema.feature_kinds import Choice
 from mindspore_rec.common.columns.schema.profile import Profile
 from mindspore_rec.common.columns.times import UNITS
 
-__all__ = ["with_id_options", "with_parts"]
+__all__ = ["with_statistics", "with_parts"]
 
 _MANY = 200  # values, beyond which a value has too few rows to learn its vector well
-_DROPOUT = 0.3
 _DAY = 86_400
 _FEWEST_DAYS, _FEWEST_WEEKS = 3, 3  # in which the hour and the weekday recur
 
 
-def with_id_options(
+def with_statistics(
     choices: dict[str, Choice], profiles: dict[str, Profile], by_time: bool
 ) -> None:
-    """Add statistics and dropout to the categories with many values, in place.
+    """Add statistics to the categories with many values, in place.
 
     Statistics are of the past if there is a time and `by_time` is True.
     """
@@ -36,8 +35,8 @@ def with_id_options(
             continue
         if by == "folds" and read == [name]:
             continue  # a fold must depend on another column
-        why = f"{choice.why} Of its many values, the mean labels are features too."
-        changed: Column = replace(column, statistics=by, dropout=_DROPOUT)  # type: ignore[type-var]
+        why = f"{choice.why} The mean labels of its many values are features too."
+        changed: Column = replace(column, statistics=by)  # type: ignore[type-var]
         choices[name] = choice._replace(column=changed, why=why)
 
 
