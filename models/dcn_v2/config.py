@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.models import CrossMixture, DCNv2
 from models.common.model import RunConfig, ZooModel
 
@@ -54,12 +55,15 @@ class Config(RunConfig):
     def settings(self) -> dict[str, Any]:
         """Return the settings of the network."""
         settings = super().settings()
+        structure = check_one_of("structure", settings.pop("structure"), ("parallel", "stacked"))
         chosen = {key: settings.pop(key) for key in ("experts", "rank")}
         chosen = {key: value for key, value in chosen.items() if value is not None}
         if settings["cross"] == "mixture":
-            settings["cross"] = CrossMixture(**chosen)
+            settings["cross"] = CrossMixture(**chosen, stacked=structure == "stacked")
         elif chosen:
             raise ValueError(f"experts and rank are only for cross: mixture, got {chosen}")
+        elif structure == "stacked":
+            settings["cross"] = f"stacked_{settings['cross']}"
         return settings
 
 

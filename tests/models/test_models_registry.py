@@ -70,7 +70,7 @@ def test_a_recipe_is_json_and_makes_the_network_again(unique, name):
 def test_settings_that_are_records_are_json_too(unique):
     mixture = models.CrossMixture(experts=2, rank=3)
     recipe = built({"model": "dcn_v2", "settings": {"cross": mixture}}, name=unique()).recipe()
-    assert recipe["settings"]["cross"] == {"experts": 2, "rank": 3}
+    assert recipe["settings"]["cross"] == {"experts": 2, "rank": 3, "stacked": False}
     assert built(recipe).cross.experts == 2
     assert models.settings("dcn_v2")["cross"] == "matrix"
     assert built({"model": "dcn_v2", "settings": {"cross": "mixture"}}).cross.experts == 4

@@ -121,6 +121,28 @@ assert "mindspore" not in sys.modules
 """
 
 
+@pytest.mark.parametrize(
+    ("cross", "stacked"),
+    [
+        ("matrix", False),
+        ("mixture", False),
+        ("stacked_matrix", True),
+        ("stacked_mixture", True),
+        ({"rank": 2, "stacked": True}, True),
+        (models.CrossMixture(rank=2), False),
+    ],
+)
+def test_cross_layers_of_dcn_v2_are_beside_or_below_the_perceptron(made, unique, cross, stacked):
+    net = made("dcn_v2", schema_of(), name=unique(), hidden=(8,), cross=cross)
+    assert net.stacked == stacked
+    assert net.output.in_channels == (8 if stacked else 8 + net.inputs.width)
+    again = models.build(net.recipe(), net.schema, name=unique())
+    assert again.stacked == stacked and again.recipe()["settings"] == net.recipe()["settings"]
+    close(again)
+    with pytest.raises(ValueError, match="experts, rank and stacked, got rows"):
+        made("dcn_v2", schema_of(), name=unique(), cross={"rows": 2})
+
+
 CURVES = [("dcn_v2", "piecewise"), ("deepfm", "periodic"), ("dlrm", "piecewise")]
 
 

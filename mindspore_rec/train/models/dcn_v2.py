@@ -22,8 +22,7 @@ from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["CrossMixture", "DCNv2"]
 
-_CROSSES = ("matrix", "mixture")
-_STRUCTURES = ("parallel", "stacked")
+_CROSSES = ("matrix", "mixture", "stacked_matrix", "stacked_mixture")
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,13 @@ class CrossMixture:
     Args:
         experts: number of experts in a layer. Default: 4.
         rank: width of an expert. Default: 32.
+        stacked: whether the perceptron reads the output of the cross layers. Default: False, the
+            perceptron reads the row.
     """
 
     experts: int = 4
     rank: int = 32
+    stacked: bool = False
 
 
 class DCNv2(Network):
@@ -55,9 +57,9 @@ class DCNv2(Network):
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
             'concat'.
-        structure: 'parallel' or 'stacked'. Default: 'parallel'.
-        cross: 'matrix' for `CrossNetV2`; for `CrossNetMix` a `CrossMixture`, the mapping of its
-            fields, or 'mixture' for the default `CrossMixture`. Default: 'matrix'.
+        cross: 'matrix' for `CrossNetV2` beside the perceptron, 'stacked_matrix' for `CrossNetV2`
+            below the perceptron; for `CrossNetMix` a `CrossMixture`, the mapping of its fields, or
+            'mixture' and 'stacked_mixture' for the default fields. Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
@@ -95,7 +97,6 @@ class DCNv2(Network):
         schema: Schema | Features,
         *,
         numbers: str = "concat",
-        structure: str = "parallel",
         cross: str | CrossMixture | Mapping[str, int] = "matrix",
         layers: int = 3,
         hidden: Sequence[int] = (256, 128),
@@ -108,7 +109,6 @@ class DCNv2(Network):
         super().__init__(
             schema,
             numbers=numbers,
-            structure=structure,
             cross=cross,
             layers=layers,
             hidden=hidden,
@@ -119,15 +119,13 @@ class DCNv2(Network):
             seed=seed,
         )
         self._set_members(members)
-        check_one_of("structure", structure, _STRUCTURES)
-        mixture = _mixture_of(cross)
+        mixture, self.stacked = _cross_of(cross)
         self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
         widths = self.inputs.widths
         if mixture is None:
             self.cross: nn.Cell = CrossNetV2(widths, layers)
         else:
             self.cross = CrossNetMix(widths, layers, mixture.experts, mixture.rank)
-        self.stacked = structure == "stacked"
         deep_input = self.cross.out_features if self.stacked else widths
         self.deep = MLP(deep_input, hidden, "relu", dropout, batch_norm)
         joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
@@ -143,15 +141,18 @@ class DCNv2(Network):
         return self._answer(self.output(ops.concat((crossed, self.deep(*row)), 1)))
 
 
-def _mixture_of(cross: Any) -> CrossMixture | None:
-    """Return the settings of the experts; None for full matrices."""
-    if isinstance(cross, CrossMixture):
-        return cross
+def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
+    """Return the experts' settings, None for full matrices, and whether layers are stacked."""
     if isinstance(cross, Mapping):
         try:
-            return CrossMixture(**cross)
+            cross = CrossMixture(**cross)
         except TypeError as error:
             raise ValueError(
-                f"cross must have only the keys experts and rank, got {', '.join(map(str, cross))}"
+                "cross must have only the keys experts, rank and stacked, got "
+                f"{', '.join(map(str, cross))}"
             ) from error
-    return CrossMixture() if check_one_of("cross", cross, _CROSSES) == "mixture" else None
+    if isinstance(cross, CrossMixture):
+        return cross, cross.stacked
+    kind = check_one_of("cross", cross, _CROSSES)
+    stacked = kind.startswith("stacked")
+    return (CrossMixture(stacked=stacked) if kind.endswith("mixture") else None), stacked
