@@ -54,6 +54,7 @@ class WeightAverage(ResumedCallback):
         >>> import numpy as np
         >>> from mindspore import nn
         >>> from mindspore_rec import LazyAdam, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
         >>> net = nn.Dense(2, 1)
         >>> model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), 0.1))
         >>> batches = [(np.eye(2, dtype=np.float32), np.ones((2, 1), np.float32))] * 20

@@ -42,7 +42,7 @@ class IdDropout(nn.Cell):
         >>> ids = Tensor(np.arange(2000).reshape(1000, 2))
         >>> dropped = IdDropout([0.3, 0.0], -1).set_train()(ids).asnumpy() == -1
         >>> dropped.sum(0).tolist()
-        [301, 0]
+        [302, 0]
     """
 
     def __init__(self, rates: Sequence[float], padding_key: int, seed: int = 0) -> None:
