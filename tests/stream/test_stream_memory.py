@@ -27,7 +27,7 @@ def test_a_reader_that_waits_gets_a_message_when_it_comes() -> None:
     client, got = reader(topic), list[dict[int, list[Message]]]()
     waits = threading.Thread(target=lambda: got.append(client.poll(FOREVER, ())), daemon=True)
     waits.start()
-    wait_until(lambda: topic._changed._waiters)  # type: ignore[attr-defined]
+    wait_until(lambda: topic._changed._waiters, seconds=60)  # type: ignore[attr-defined]
     assert topic.append(b"now", 1) == 0
     wait_until(lambda: not waits.is_alive(), seconds=60)
     assert values(got[0]) == {1: [b"now"]}
