@@ -33,6 +33,7 @@ RNG = np.random.default_rng(7)
 LABEL = (RNG.random(ROWS) < 0.3).astype(np.int8)
 SECONDS = 1_700_000_000 + np.sort(RNG.integers(0, 30 * 86400, ROWS))
 TIMES = pd.to_datetime(SECONDS, unit="s")
+PARTS = ("hour", "weekday")
 WORDS = ["sofa", "lamp", "red", "blue", "old", "new", "oak", "big", "set", "of"]
 
 
@@ -76,7 +77,11 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "bools": (drawn([True, False]), "x", CategoryColumn("x", values="whole")),
     "a flag": (drawn([0, 1]), "x", CategoryColumn("x", values="whole")),
     "yes or nothing": (drawn(["yes", None]), "x", CategoryColumn("x")),
-    "ids": (drawn(range(400)), "user_id", CategoryColumn("user_id", values="whole")),
+    "ids": (
+        drawn(range(400)),
+        "user_id",
+        CategoryColumn("user_id", values="whole", statistics="folds"),
+    ),
     "ids as floats": (
         drawn([7.0, 8.0, 9.0, None]),
         "itemId",
@@ -85,22 +90,22 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "ids as texts": (
         drawn([str(i) for i in range(400)]),
         "CustomerID",
-        CategoryColumn("CustomerID", values="whole"),
+        CategoryColumn("CustomerID", values="whole", statistics="folds"),
     ),
     "ids as texts with a mark": (
         drawn([*map(str, range(400)), "?"]),
         "CustomerID",
-        CategoryColumn("CustomerID", values="text"),
+        CategoryColumn("CustomerID", values="text", statistics="folds"),
     ),
     "hashes": (
         drawn(RNG.integers(-(2**62), 2**62, 1500)),
         "x",
-        CategoryColumn("x", values="whole"),
+        CategoryColumn("x", values="whole", statistics="folds"),
     ),
     "hashes of 64 bits": (
         pa.array(drawn(RNG.integers(2**62, 2**64, 1500, np.uint64)), pa.uint64()),
         "x",
-        CategoryColumn("x", values="text"),
+        CategoryColumn("x", values="text", statistics="folds"),
     ),
     "postcodes": (drawn(["01067", "10115", "80331"]), "x", CategoryColumn("x", values="text")),
     "few whole numbers": (drawn(range(5)), "x", IntegerColumn("x")),
@@ -168,7 +173,7 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "addresses of machines": (
         drawn([f"10.0.{i}.{i % 7}" for i in range(256)]),
         "x",
-        CategoryColumn("x"),
+        CategoryColumn("x", statistics="folds"),
     ),
     "lists in brackets": (
         [f"[{each}]" for each in joined(", ", list("12345678"), 0, 6)],
@@ -195,29 +200,29 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "structs": (pa.array([{"a": 1}] * ROWS), "x", IgnoredColumn("x")),
     "bytes": (pa.array([b"\xff"] * ROWS), "x", IgnoredColumn("x")),
     "a weight by its name": (RNG.random(ROWS), "sample_weight", IgnoredColumn("sample_weight")),
-    "timestamps": (pa.array(TIMES), "x", TimeColumn("x")),
+    "timestamps": (pa.array(TIMES), "x", TimeColumn("x", parts=PARTS)),
     "dates": (
         pa.array([t.date() for t in TIMES.to_pydatetime()]),
         "x",
-        TimeColumn("x"),
+        TimeColumn("x", parts=["weekday"]),
     ),
-    "seconds": (SECONDS, "timestamp", TimeColumn("timestamp")),
-    "milliseconds": (SECONDS * 1000, "ts", TimeColumn("ts", unit="ms")),
-    "microseconds": (SECONDS * 1e6, "eventTime", TimeColumn("eventTime", unit="us")),
+    "seconds": (SECONDS, "timestamp", TimeColumn("timestamp", parts=PARTS)),
+    "milliseconds": (SECONDS * 1000, "ts", TimeColumn("ts", unit="ms", parts=PARTS)),
+    "microseconds": (SECONDS * 1e6, "eventTime", TimeColumn("eventTime", unit="us", parts=PARTS)),
     "ISO 8601": (
         [t.isoformat() + "Z" for t in TIMES],
         "x",
-        TimeColumn("x", format="iso"),
+        TimeColumn("x", format="iso", parts=PARTS),
     ),
     "days first": (
         [t.strftime("%d/%m/%Y %H:%M") for t in TIMES],
         "x",
-        TimeColumn("x", format="%d/%m/%Y %H:%M"),
+        TimeColumn("x", format="%d/%m/%Y %H:%M", parts=PARTS),
     ),
     "a log of a server": (
         [t.strftime("%d/%b/%Y:%H:%M:%S +0000") for t in TIMES],
         "x",
-        TimeColumn("x", format="%d/%b/%Y:%H:%M:%S %z"),
+        TimeColumn("x", format="%d/%b/%Y:%H:%M:%S %z", parts=PARTS),
     ),
     "hours as digits": (
         [int(t.strftime("%y%m%d%H")) for t in TIMES],
@@ -240,7 +245,7 @@ def test_kind_of_a_column(case: str) -> None:
 def test_units_of_a_named_time(unit: str) -> None:
     factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     columns = infer(SECONDS * factor, "when it was", time="when it was", more={"a": LABEL[::-1]})
-    expected = TimeColumn("when it was", unit=None if unit == "s" else unit)
+    expected = TimeColumn("when it was", unit=None if unit == "s" else unit, parts=PARTS)
     assert columns.column("when it was").column == expected
 
 
@@ -310,7 +315,7 @@ def test_roles() -> None:
     inferred = infer_columns(table, label=["y", "bought"], **roles)
     assert inferred.columns == (
         CategoryColumn("user", values="whole", group=True),
-        CategoryColumn("query"),
+        CategoryColumn("query", statistics="folds"),
         WeightColumn("w"),
         IgnoredColumn("note"),
         LabelColumn("bought", positive="yes"),
