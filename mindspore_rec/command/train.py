@@ -88,8 +88,9 @@ def _check_topic(train: TrainSettings) -> None:
     """Check that no setting is set that has no meaning for a topic."""
     if train.workers > 1:
         raise ValueError("'train.workers' must be 1 for a topic")
-    for name in train.only_for_files:
-        raise ValueError(f"'train.{name}' is for files, and the source is a topic: leave it out")
+    if names := train.only_for_files:
+        keys = ", ".join(f"'train.{name}'" for name in names)
+        raise ValueError(f"leave out {keys}, for files only: the source is a topic")
 
 
 def _check_model(settings: Settings, schema: Schema) -> None:

@@ -189,9 +189,16 @@ def test_kafka(user: Walk, tmp_path: Path) -> None:
             "sample.parquet",
             new,
             "new.parquet",
-            lambda yaml: yaml.replace("source: sample.parquet", f"source: {{kafka: {kafka}}}"),
+            lambda yaml: _for_topic(yaml, f"{{kafka: {kafka}}}"),
             ("--idle-seconds", "1"),
         )
+
+
+def _for_topic(yaml: str, source: str) -> str:
+    """Return a proposed YAML file with a topic as source, without settings for files only."""
+    assert ", schedule: plateau, refit: true" in yaml
+    yaml = yaml.replace(", schedule: plateau, refit: true", "")
+    return yaml.replace("source: sample.parquet", f"source: {source}")
 
 
 def send(address: str, topic: str, rows: pd.DataFrame) -> None:
