@@ -97,7 +97,8 @@ def test_a_topic_has_no_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[s
         tmp_path, 10, text.replace("clicks.parquet", "{kafka: {servers: a, topic: b}}")
     )
     assert main(["train", str(yaml)]) == 1
-    assert "leave out 'train.warm_up', for files only: the source is a topic" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "leave out 'train.warm_up', for files only: the source is a topic" in said
 
 
 def test_averages_of_weights_are_evaluated_and_saved(tmp_path: Path) -> None:
