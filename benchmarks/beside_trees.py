@@ -40,7 +40,7 @@ from benchmarks.trees.rivals import RIVALS
 from benchmarks.trees.tasks import LABEL, TASKS, Parts
 
 OURS = "mindspore-rec"
-NEEDS = {"LightGBM": "lightgbm", "LightGBM, codes": "lightgbm", "CatBoost": "catboost"}
+NEEDS = {"LightGBM": "lightgbm", "LightGBM-codes": "lightgbm", "CatBoost": "catboost"}
 
 
 def run(
@@ -98,7 +98,7 @@ def _options() -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--data", type=Path, required=True, help="directory of the data sets")
     parser.add_argument("--tasks", type=_names, default=list(TASKS), help="names, with commas")
-    parser.add_argument("--learners", type=_learners, default=None, help="names, with ;")
+    parser.add_argument("--learners", type=_learners, default=None, help="names, with commas")
     parser.add_argument("--seeds", type=_seeds, default=[0], help="seeds, with commas; default 0")
     parser.add_argument("--changes", type=json.loads, default={}, help="settings, as JSON")
     parser.add_argument("--test", action="store_true", help="score the test rows: once, at the end")
@@ -110,18 +110,18 @@ def _options() -> argparse.Namespace:
 
 
 def _names(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in TASKS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(TASKS)}")
-    return names
+    return _known(text, tuple(TASKS))
 
 
 def _learners(text: str) -> list[str]:
-    names = text.split(";")
+    return _known(text, (OURS, *RIVALS))
+
+
+def _known(text: str, known: tuple[str, ...]) -> list[str]:
+    names = text.split(",")
     for name in names:
-        if name not in (OURS, *RIVALS):
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {OURS}; {'; '.join(RIVALS)}")
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
     return names
 
 

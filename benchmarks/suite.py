@@ -70,6 +70,13 @@ SUITE: dict[str, Benchmark] = {
         "--batch 4096 16000 --rounds 20",
         "--layers 20-64-32 --batch 300 --rounds 2",
     ),
+    "beside_trees": Benchmark(
+        "AUC of `mindspore-rec train` with its defaults, beside LightGBM, CatBoost and logistic "
+        "regression",
+        "--data {movielens}/.. --tasks movielens_time --learners mindspore-rec,LightGBM",
+        "--data {movielens}/.. --tasks movielens_time --learners logistic-regression",
+        ("MovieLens", "scikit-learn"),
+    ),
     "checkpoint_stall": Benchmark(
         "stall of a training step by a delta checkpoint, and samples/s with and without",
         "--seconds 8 --rounds 2 --directory {disk}",

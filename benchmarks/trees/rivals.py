@@ -123,8 +123,8 @@ def _probabilities(model: Any, features: pd.DataFrame) -> np.ndarray:
 
 RIVALS: dict[str, Callable[[Parts, int], Scores]] = {
     "LightGBM": _lightgbm(codes=False),
-    "LightGBM, codes": _lightgbm(codes=True),
+    "LightGBM-codes": _lightgbm(codes=True),
     "CatBoost": _catboost,
-    "logistic regression": _logistic,
+    "logistic-regression": _logistic,
 }
 """Functions that train on the training rows and return the scores, by name of the learner."""
