@@ -123,7 +123,7 @@ class Stream:
     Args:
         shape: batch and fields.
         rows: number of keys in the table.
-        zipf: exponent of the known ids.
+        zipf: exponent of the Zipf distribution from which known ids are drawn.
         share: of new positions.
         kind: 'returning' or 'once'.
         first: index of the first new key.

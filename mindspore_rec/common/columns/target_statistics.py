@@ -346,10 +346,10 @@ def _encoded(sums: ValueSums) -> dict[str, Any]:
 
 
 def _decoded(state: Any, width: int, count: int) -> ValueSums:
-    """Return sums from their state.
+    """Return the sums that a saved state describes.
 
     Raises:
-        TypeError, ValueError, KeyError: the state is none of sums.
+        TypeError, ValueError, KeyError: the state describes no sums.
     """
     values, pairs = (check_int(name, state[name], 0, 1 << 34) for name in ("values", "pairs"))
     keys = _array(state["keys"], np.int64, values)

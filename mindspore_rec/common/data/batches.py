@@ -128,7 +128,8 @@ class ArrowBatches(BatchSource):
             state: result of `state_dict`, or the results of all workers joined by `join_states`.
 
         Raises:
-            TypeError, ValueError: `state` is not of these data in this order.
+            TypeError, ValueError: `state` is no position, or is a position in other data or in
+                another order.
             RuntimeError: batches have been read.
         """
         if self._begun or self._next != Place(0):

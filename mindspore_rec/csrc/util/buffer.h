@@ -12,7 +12,7 @@ namespace msrec {
 template <typename T>
 class Buffer {
  public:
-  // Returns at least n elements. The contents are lost if the array grows.
+  // Returns an array of at least n elements. The contents are lost if the array grows.
   T* Reset(size_t n) {
     if (n > capacity_) {
       data_.reset();

@@ -117,7 +117,7 @@ class ModelEvaluation(ModelParts):
         manager.on_eval_end(context)
 
     def _update_metrics(self, outputs: Any) -> None:
-        """Pass the outputs of the evaluation network to the metrics, also groups and weights."""
+        """Pass the outputs of the evaluation network to the metrics that take them."""
         cell, every = self._eval_network, self._metric_fns
         if not isinstance(cell, SchemaEvalCell):
             super()._update_metrics(outputs)

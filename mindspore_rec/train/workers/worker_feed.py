@@ -29,7 +29,7 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of one worker of several. In each step, every worker trains on one batch.
+    """Batch of this worker, in a training on several workers, each of which has one batch per step.
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.

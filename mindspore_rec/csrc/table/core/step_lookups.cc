@@ -117,8 +117,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // The gradient of lookup `ticket` has been added. Only the waiting gradients of later lookups
-    // are not added yet.
+    // The gradient of lookup `ticket` has been added. A later call adds the waiting gradients of
+    // later lookups.
   }
 }
 

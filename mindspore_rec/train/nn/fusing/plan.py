@@ -37,7 +37,7 @@ class Node:
 
     Attributes:
         layer: the layer; None for a sum.
-        arguments: for each argument, the indexes of the values that are joined in the argument.
+        arguments: for each argument of the layer, the indexes of the values that are concatenated.
         value: index of the value that the layer returns.
         activation: activation after a linear layer, or 'none'.
         width: floats per row of the returned value.
