@@ -25,10 +25,10 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 
     Each half of the rows learns the label's mean for each value, and the other half is ordered by
     these means. The mean of a value that occurs only in one half is the mean of all rows. So ids
-    that differ from row to row tell nothing, although each of them occurs with one label only. If half of the
-    rows have values that occur in both halves, such as the numbers of invoices, the AUC of these
-    rows counts. Numbers are also compared by their order and by intervals, and a missing value is a
-    value like any other.
+    that differ from row to row tell nothing, although each of them occurs with one label only. If
+    half of the rows have values that occur in both halves, such as the numbers of invoices, the AUC
+    of these rows counts. Numbers are also compared by their order and by intervals, and a missing
+    value is a value like any other.
 
     Args:
         column: profile of the column.
