@@ -204,7 +204,7 @@ KINDS: dict[str, tuple[Any, str, Column]] = {
     "dates": (
         pa.array([t.date() for t in TIMES.to_pydatetime()]),
         "x",
-        TimeColumn("x", parts=["weekday"]),
+        TimeColumn("x", parts=("weekday",)),
     ),
     "seconds": (SECONDS, "timestamp", TimeColumn("timestamp", parts=PARTS)),
     "milliseconds": (SECONDS * 1000, "ts", TimeColumn("ts", unit="ms", parts=PARTS)),
