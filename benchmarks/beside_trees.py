@@ -7,12 +7,14 @@
     python -m benchmarks.beside_trees --data DIR --test --seeds 0,1,2,3,4 --json OUT
 
 The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
-`movielens-latest-small` with the files that the publishers ship, compressed by gzip. Each learner
-trains on the training rows, and ends its training by the validation rows. LightGBM and CatBoost are
-run if they are installed.
+`movielens-latest-small` with the files that the publishers ship, plain or compressed by gzip. Each
+learner trains on the training rows, and ends its training by the validation rows. LightGBM and
+CatBoost are run if they are installed.
 
 Scores of the test rows are read with `--test` only. Settings are chosen by the validation rows, so
-run `--test` once, at the end. The file of the figures has the commit and the date.
+run `--test` once, at the end. The file of the figures has the commit and the date. Without `--test`,
+the command does not train again on the validation rows (`train.refit`), whose scores would say
+nothing then.
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ def run(
     began = time.perf_counter()
     more: dict[str, Any] = {}
     if learner == OURS:
+        no_refit = {"train": {**changes.get("train", {}), "refit": False}}
         with tempfile.TemporaryDirectory() as folder:
-            made = run_command(parts, seed, Path(folder), changes)
+            made = run_command(
+                parts, seed, Path(folder), changes if test else {**changes, **no_refit}
+            )
         scores, more = made.scores, {"parts_seconds": dict(made.seconds)}
     else:
         scores = RIVALS[learner](parts, seed)

@@ -271,7 +271,8 @@ def lacking(need: str) -> str:
         return "" if shutil.which("redis-server") else "redis-server is not in the path"
     if need == "MovieLens":
         directory = os.environ.get(MOVIELENS, "")
-        if directory and Path(directory, "ratings.csv").exists():
+        names = ("ratings.csv", "ratings.csv.gz")
+        if directory and any(Path(directory, name).exists() for name in names):
             return ""
         return (
             f"{MOVIELENS} does not name a directory with ratings.csv and movies.csv; "

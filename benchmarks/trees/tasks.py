@@ -96,10 +96,16 @@ def _census(task: str) -> Callable[[Path], Parts]:
     return cut
 
 
+def _csv(path: Path) -> Path:
+    """Return the path of a CSV file, which may be compressed."""
+    plain = path.with_name(f"{path.name}.csv")
+    return plain if plain.exists() else path.with_name(f"{path.name}.csv.gz")
+
+
 def _retail(data: Path) -> pd.DataFrame:
     """Return the lines of invoices with a customer, in order of time."""
     rows = pd.read_csv(
-        data / "online-retail" / "online_retail.csv.gz",
+        _csv(data / "online-retail" / "online_retail"),
         dtype={"InvoiceNo": str, "StockCode": str, "CustomerID": str},
         parse_dates=["InvoiceDate"],
     )
@@ -145,8 +151,7 @@ def _again(data: Path) -> Parts:
 
 def _movielens(data: Path) -> pd.DataFrame:
     directory = data / "movielens-latest-small"
-    ratings = pd.read_csv(directory / "ratings.csv.gz")
-    movies = pd.read_csv(directory / "movies.csv.gz")
+    ratings, movies = (pd.read_csv(_csv(directory / name)) for name in ("ratings", "movies"))
     movies["year"] = movies.title.str.extract(r"\((\d{4})\)\s*$")[0].astype(float)
     rows = ratings.merge(movies, "left", "movieId")
     rows = rows.sort_values("timestamp", kind="stable").reset_index(drop=True)
