@@ -12,9 +12,9 @@ learner trains on the training rows, and ends its training by the validation row
 CatBoost are run if they are installed.
 
 Scores of the test rows are read with `--test` only. Settings are chosen by the validation rows, so
-run `--test` once, at the end. The file of the figures has the commit and the date. Without `--test`,
-the command does not train again on the validation rows (`train.refit`), whose scores would say
-nothing then.
+run `--test` once, at the end. The file of the figures has the commit and the date. Without
+`--test`, the command does not train again on the validation rows (`train.refit`), whose scores
+would say nothing then.
 """
 
 from __future__ import annotations
