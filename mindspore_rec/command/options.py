@@ -79,6 +79,17 @@ def _runner(module: str) -> Callable[[argparse.Namespace], Result | None]:
     return run
 
 
+class _Joined(argparse.Action):
+    """Join the values of an option that is repeated, with commas."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Append the value."""
+        earlier = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, f"{earlier},{values}" if earlier else values)
+
+
 def _add_yaml(made: argparse.ArgumentParser) -> None:
     made.add_argument("yaml", type=Path, help="the YAML file")
     made.add_argument(
@@ -99,7 +110,9 @@ def _add_init(commands: Any) -> None:
         "mindspore-rec init clicks.parquet --label clicked --time ts > clicks.yaml",
     )
     made.add_argument("source", nargs="?", help="path, glob, folder or URL of the table")
-    made.add_argument("--label", help="column to predict; several labels with commas between them")
+    made.add_argument(
+        "--label", action=_Joined, help="column to predict; several labels with commas between them"
+    )
     made.add_argument("--positive", metavar="VALUE", help="value of the label that counts as 1")
     made.add_argument("--number", action="store_true", help="predict the label as a number")
     made.add_argument("--time", help="column with the time of the event")
@@ -110,12 +123,18 @@ def _add_init(commands: Any) -> None:
         choices=("time", "random"),
         help="how rows are divided; default: by time if there is a time",
     )
-    made.add_argument("--ignore", default="", help="columns to ignore, with commas between them")
+    made.add_argument(
+        "--ignore", action=_Joined, default="", help="columns to ignore, with commas between them"
+    )
     made.add_argument("--encoding", help="encoding of CSV; default: utf-8")
     made.add_argument("--separator", help="character between values of CSV; default: the likeliest")
     made.add_argument("--decimal", help="decimal point of CSV; default: .")
     made.add_argument(
-        "--text", default="", metavar="A,B", help="columns of CSV to read as texts, as for 01234"
+        "--text",
+        action=_Joined,
+        default="",
+        metavar="A,B",
+        help="columns of CSV to read as texts, as for 01234",
     )
     made.add_argument(
         "--bad-rows",

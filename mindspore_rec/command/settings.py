@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Any, Literal
 
@@ -280,6 +282,8 @@ def settings_of(document: Any) -> Settings:
         >>> settings_of({"source": "a.csv", "columns": columns, "model": "deepfm"}).model
         ModelSettings(name='deepfm', settings={})
     """
+    if document is None:
+        raise SettingsError("the file is empty: did init print an error?")
     if not isinstance(document, Mapping):
         raise SettingsError("the file must be a mapping with the keys source and columns")
     values = dict(document)
@@ -351,4 +355,10 @@ def _beside(folder: Path, paths: Any) -> Any:
         return tuple(_beside(folder, each) for each in paths)
     if not isinstance(paths, str) or "://" in paths:
         return paths
-    return str(folder / paths)
+    path = folder / paths
+    if not glob(str(path)) and glob(paths):
+        raise ValueError(
+            f"{paths!r} is not in {folder}: paths in a YAML file begin in the folder of the file, "
+            f"so write {os.path.relpath(paths, folder)!r}"
+        )
+    return str(path)

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.command.evaluation import (
@@ -236,6 +237,10 @@ def _finish(
         tables = {heading: metric_table(of_models), **tables_of_scores(schema, scored)}
         print(f"{heading}\n{text_table(*tables[heading])}")
         figures["test"] = {"rows": len(scored.label), "metrics": of_models}
+        for sentence in _worse_than_base_rate(
+            of_models[settings.model.name], of_models["base rate"]
+        ):
+            print(f"warning: {sentence}", file=sys.stderr)
     write_json(folder.metrics, figures)
     seconds = training["seconds"]
     summary = (
@@ -254,6 +259,28 @@ def _finish(
     write_report(folder.report, page)
     print(f"model: {folder.model}\nreport: {folder.report}")
     return figures
+
+
+def _worse_than_base_rate(
+    figures: Mapping[str, Mapping[str, float]], of_rate: Mapping[str, Mapping[str, float]]
+) -> list[str]:
+    """Return a sentence for each label whose predictions are worse than its mean.
+
+    Example:
+        >>> _worse_than_base_rate({"y": {"log_loss": 0.5}}, {"y": {"log_loss": 0.4}})
+        ["label 'y': log_loss 0.5 is worse than 0.4 of the label's mean as prediction: more rows, or
+        early_stopping: {metric: log_loss}, may help"]
+    """
+    made = []
+    for label, metrics in figures.items():
+        name = "log_loss" if "log_loss" in metrics else "rmse"
+        value, mean = metrics.get(name), of_rate[label].get(name)
+        if value is not None and mean is not None and value > mean:
+            made.append(
+                f"label {label!r}: {name} {value:.4g} is worse than {mean:.4g} of the label's mean "
+                f"as prediction: more rows, or early_stopping: {{metric: {name}}}, may help"
+            )
+    return made
 
 
 def _figures_before_refit(

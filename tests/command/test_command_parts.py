@@ -17,6 +17,7 @@ import pytest
 from mindspore_rec.command.explaining import column_importance, nearest, surprising_rows
 from mindspore_rec.command.figures import by_group, calibration_bins, figures_of
 from mindspore_rec.command.json_schema import object_schema
+from mindspore_rec.command.main import main
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
@@ -25,7 +26,9 @@ from mindspore_rec.command.thresholds import with_thresholds
 from mindspore_rec.command.tune_space import changed, present, suggested
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.metrics import functional
+from mindspore_rec.common.yaml_text import parse_yaml
 from mindspore_rec.data import read
+from tests.command.click_table import click_table
 
 
 def rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -269,3 +272,25 @@ def test_the_schema_and_the_program_agree():
             jsonschema.validate(bad, schema)
         with pytest.raises(ValueError):
             settings_of(bad)
+
+
+def test_a_proposal_in_another_folder(tmp_path: Path, monkeypatch: Any, capsys: Any):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    click_table(300).to_csv("folder/clicks.csv", index=False)
+    assert main(["init", "folder/clicks.csv", "--label", "clicked"]) == 0
+    Path("folder/clicks.yaml").write_text(capsys.readouterr().out)
+    assert main(["train", "folder/clicks.yaml"]) == 1
+    assert "begin in the folder of the file, so write 'clicks.csv'" in capsys.readouterr().err
+    Path("folder/clicks.yaml").write_text("")
+    assert main(["train", "folder/clicks.yaml"]) == 1
+    assert "the file is empty: did init print an error?" in capsys.readouterr().err
+
+
+def test_labels_may_be_repeated(tmp_path: Path, monkeypatch: Any, capsys: Any):
+    monkeypatch.chdir(tmp_path)
+    table = click_table(300)
+    table.assign(bought=table.clicked[::-1].to_numpy()).to_csv("clicks.csv", index=False)
+    assert main(["init", "clicks.csv", "--label", "clicked", "--label", "bought"]) == 0
+    columns = parse_yaml(capsys.readouterr().out)["columns"]
+    assert [columns[name]["kind"] for name in ("clicked", "bought")] == ["label", "label"]

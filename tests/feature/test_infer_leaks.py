@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.leaks import _auc, leak_of
 from mindspore_rec.common.columns.schema.profile import profile_of
-from mindspore_rec.feature import IgnoredColumn
+from mindspore_rec.feature import IgnoredColumn, LabelColumn
 
 ROWS = 4000
 RNG = np.random.default_rng(11)
@@ -101,3 +101,23 @@ def test_the_auc_is_that_of_scikit_learn() -> None:
     assert _auc(np.arange(5.0), ones, zeros) == pytest.approx(expected, abs=1e-12)
     shuffled = RNG.permutation(5)
     assert _auc(shuffled * 1.0, ones[shuffled], zeros[shuffled]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("values", ["floats", "texts"])
+def test_independent_columns_never_decide_a_number(values: str) -> None:
+    """Values that all occur once belong to one label each, by chance."""
+    rows: dict[str, Any] = {
+        "size": NOISE,
+        "age": RNG.permutation(ROWS) + 0.5,
+        "city": RNG.choice(list("abc"), ROWS),
+    }
+    if values == "texts":
+        rows["size"] = [f"{each:.12f}" for each in NOISE]
+    label = LabelColumn("price", binary=False)
+    table = pa.table({**rows, "price": RNG.exponential(9, ROWS), "copy": np.arange(ROWS) * 0.5})
+    inferred = infer_columns(table, label=label)
+    kinds = {each.name: each.kind for each in inferred.columns}
+    assert "ignored" not in (kinds["size"], kinds["age"], kinds["city"])
+    copied = table.set_column(4, "copy", pa.array(table["price"].to_numpy() * 2 + 1))
+    (column,) = [each for each in infer_columns(copied, label=label).columns if each.name == "copy"]
+    assert column.kind == "ignored"

@@ -140,7 +140,8 @@ SMALL = [CategoryColumn("user", values="whole"), NumberColumn("price")]
             "label in each row, row 11 is None",
         ),
         ([TimeColumn("t")], {"t": [1_700_000_000_000] * 3}, r"unit: ms.*row 10 is 17"),
-        ([TimeColumn("t")], {"t": ["2024-01-01"] * 3}, "texts such as '2024-01-01'.*format"),
+        ([TimeColumn("t")], {"t": ["01.02.2024"] * 3}, "texts such as '01.02.2024'.*format"),
+        ([TimeColumn("t")], {"t": ["2024-01-01", "2024-01-01T10:00", "soon"]}, "row 12 is 'soon'"),
         (
             [TimeColumn("t", format="iso")],
             {"t": ["2024-01-01", "soon", ""]},

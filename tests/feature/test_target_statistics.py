@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from mindspore_rec import Schema
 from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
 from mindspore_rec.common.columns.value_sums import ValueSums
-from mindspore_rec.data import Sample, read
+from mindspore_rec.data import Sample, infer_schema, read
 from mindspore_rec.feature import (
     Category,
     CategoryColumn,
@@ -315,3 +315,30 @@ def test_a_pipeline_of_its_own_learns_by_fit_alone() -> None:
     pipeline = FeaturePipeline({"numbers": [means], "label": Label("clicked")})
     assert not pipeline(frame())["numbers"][:, [0, 2]].any()
     assert pipeline.fit(frame()).apply(frame())["numbers"][:, [0, 2]].any()
+
+
+def test_folds_of_a_value_that_determines_all_columns() -> None:
+    """Rows of a shop are in one fold, so the other folds know nothing about the shop."""
+    rng = np.random.default_rng(5)
+    shop = rng.integers(0, 300, 6_000)
+    rows = pd.DataFrame({"shop": shop.astype(str), "region": shop % 7, "clicked": shop % 2})
+    columns = [CategoryColumn("shop", statistics="folds"), IntegerColumn("region")]
+    with pytest.warns(RuntimeWarning, match="'shop' determine all other columns"):
+        Schema([*columns, LabelColumn("clicked")]).fit(rows)
+    assert infer_schema(rows, label="clicked").column("shop").statistics is None
+    more = rows.assign(hour=rng.integers(0, 24, len(rows)), clicked=rng.integers(0, 2, len(rows)))
+    schema = infer_schema(more, label="clicked")
+    assert schema.column("shop").statistics == "folds"
+    assert schema.fit(more).arrays_of(more)["numbers"].std(axis=0).min() > 0
+
+
+def test_no_rows_and_no_states_are_refused() -> None:
+    schema = Schema(columns_of("folds")).fit(frame())
+    before = schema.arrays_of(frame())["numbers"]
+    with pytest.raises(ValueError, match="at least one state"):
+        schema.merge_statistics([])
+    with pytest.raises(ValueError, match="column 'q' of weights"):
+        schema.fit_statistics([frame()], weight="q")
+    assert np.array_equal(schema.arrays_of(frame())["numbers"], before)
+    with pytest.warns(RuntimeWarning, match="batches have no row"):
+        schema.fit_statistics([])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -405,11 +406,22 @@ class FeaturePipeline:
         with _nothing_learned_in_part(self._outputs, learn=True):
             for member in members:
                 member.forget()
+            rows = 0
             for batch in batches:
                 view = self._prepared(batch)
+                if weight is not None and weight not in view.names:
+                    raise ValueError(f"batches must have the column {weight!r} of weights")
                 weights = None if weight is None else np.asarray(view.raw(weight), np.float64)
                 for member in members:
-                    member.add(fit_values(member, view), weights)
+                    values = fit_values(member, view)
+                    rows += len(values)
+                    member.add(values, weights)
+            if members and not rows:  # as in an empty part of the rows, before `merge_statistics`
+                warnings.warn(
+                    "batches have no row, so that the statistics of labels know nothing",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
             for member in members:
                 member.settle()
         return self
@@ -425,18 +437,22 @@ class FeaturePipeline:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: a state is of another pipeline, or of other intervals
-                of time. This pipeline is unchanged.
+            TypeError, ValueError, KeyError: there is no state, or a state is of another pipeline,
+                or of other intervals of time. This pipeline is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):
             for member in members:
                 member.forget()
+            merged = 0
             for state in states:
+                merged += 1
                 for member, other in zip(
                     members, self.with_state(state)._statistics(), strict=True
                 ):
                     member.merge(other)
+            if members and not merged:
+                raise ValueError("states must have at least one state")
         return self
 
     def _statistics(self) -> list[TargetStatistics]:

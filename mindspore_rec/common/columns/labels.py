@@ -171,9 +171,9 @@ class Times(Feature):
     """Read times as seconds since 1970: the event time of a batch.
 
     Args:
-        column: numbers, timestamps, dates, or texts if there is a format.
+        column: numbers, timestamps, dates or texts.
         unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
-        format: format of texts, in the notation of `strptime` or 'iso'. Default: None.
+        format: format of texts, in the notation of `strptime`. Default: None, ISO 8601.
 
     Example:
         >>> Times("ts", unit="ms").apply(pa.array([1_700_000_000_500]), learn=False)

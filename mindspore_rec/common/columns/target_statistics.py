@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = ["STATISTICS", "TargetStatistics"]
 STATISTICS = ("folds", "past")
 
 _FOLDS, _CHUNKS = 5, 20
+_FEW_ROWS = 10  # that may be in one fold by chance
 _PRIOR = 10.0  # rows of the average label that are added to each value's rows
 _MOST_VALUES = 1 << 20
 _ALL = np.zeros(1, np.int64)  # the one key under which the sums over all rows are
@@ -150,7 +152,22 @@ class TargetStatistics(JointFeature):
         self.forget()
         self.add(values)
         self.settle()
+        if self.by == "folds":
+            self._warn_of_folds()
         return self
+
+    def _warn_of_folds(self) -> None:
+        """Warn about columns of which most rows would be in the one fold of their value."""
+        for part, known in zip(self.parts, self._values, strict=True):
+            if known.alone_share(_FEW_ROWS) > 0.5:
+                names = ", ".join(repr(each) for each in part.columns)
+                warnings.warn(
+                    f"most values of {names} determine all other columns, so that the rows of a "
+                    "value are in one fold, and statistics by folds tell a training nothing: use "
+                    "'past' or none",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
         """Learn from further rows, which count after the next call of `settle`.
@@ -276,7 +293,8 @@ class TargetStatistics(JointFeature):
         for each in self.others:
             column = _applied(each, values)
             if column.dtype != np.int64:
-                column = column.astype(np.float32).view(np.int32).astype(np.int64)
+                column = column.astype(np.float32) + np.float32(0)  # -0.0 becomes 0.0
+                column = column.view(np.int32).astype(np.int64)
             words = mix64(words ^ column.view(np.uint64))
         return ((words >> np.uint64(32)) % np.uint64(_FOLDS)).astype(np.int64)
 

@@ -42,14 +42,14 @@ def seconds_of(
 
     Args:
         column: name or place of the column, for messages.
-        values: numbers, Arrow timestamps or dates, or texts if there is a format ``[B]``.
+        values: numbers, Arrow timestamps or dates, or texts ``[B]``.
         unit: unit of numbers, a key of `UNITS`. Default: None, seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
-            a time zone are UTC. Integers are read by their digits. Default: None, the values are
-            neither texts nor digits.
+            a time zone are UTC. Integers are read by their digits. Default: None, texts are ISO
+            8601, and integers are no digits.
 
     Raises:
-        ValueError: the values are of a type that is no time, or texts without a format.
+        ValueError: the values are of a type that is no time, or texts that need a format.
 
     Example:
         >>> seconds_of("ts", pa.array([1_700_000_000_123]), "ms").to_pylist()
@@ -64,13 +64,13 @@ def seconds_of(
     values = decoded(values)
     kind = values.type
     if is_text(kind):
-        if format is None:
+        if format is None and not _is_iso(values):
             raise ValueError(
                 f"column {column!r} must be seconds or timestamps, it is texts such as "
                 f"{_first(values)!r}: convert it, pandas.to_datetime(column), or name the format "
                 "of the texts, format='%Y-%m-%d %H:%M:%S' or 'iso'"
             )
-        values = _parsed(values, format)
+        values = _parsed(values, format or _ISO)
         kind = values.type
     elif format is not None and pa.types.is_integer(kind):  # digits, as in 20260131
         values = _parsed(values.cast(pa.string()), format)
@@ -110,6 +110,12 @@ def _parsed(texts: pa.Array, format: str) -> pa.Array:
     series = pd.Series(texts.to_numpy(zero_copy_only=False))
     times = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
     return pa.array(times.astype("datetime64[s, UTC]"), from_pandas=True)
+
+
+def _is_iso(texts: pa.Array) -> bool:
+    """Return True if the first text is a time in ISO 8601, or if there is no text."""
+    first = texts.drop_null()[:1]
+    return _parsed(first, _ISO).null_count == 0
 
 
 def _first(texts: pa.Array) -> str:

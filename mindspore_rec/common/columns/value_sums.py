@@ -84,6 +84,19 @@ class ValueSums:
         """Number of pairs of each value, int64 ``[V]``."""
         return self._stop - self._first
 
+    def alone_share(self, least: float) -> float:
+        """Return the share of rows whose value has all its rows in one part.
+
+        Args:
+            least: smallest first sum of a value that counts.
+        """
+        if not len(self.values):
+            return 0.0
+        rows = np.add.reduceat(self.sums[:, 0], self._first)
+        counted = rows >= least
+        total = rows[counted].sum()
+        return float(rows[counted & (self.lengths == 1)].sum() / total) if total else 0.0
+
     def total(self, keys: np.ndarray) -> np.ndarray:
         """Return the sums of all parts, float64 ``[B, S]``; 0 for values that are not known."""
         made = np.zeros((len(keys), self.sums.shape[1]))

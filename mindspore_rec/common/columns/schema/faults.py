@@ -115,7 +115,8 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
         return
     if is_text(kind):
         if column.values == "whole":
-            legal = pc.or_(values.is_null(), whole_numbers(values).is_valid())
+            is_missing = pc.or_kleene(values.is_null(), pc.match_substring_regex(values, r"^\s*$"))
+            legal = pc.or_kleene(is_missing, whole_numbers(values).is_valid())
             yield _array(legal), "whole numbers (values: whole)"
         return
     if pa.types.is_floating(kind):

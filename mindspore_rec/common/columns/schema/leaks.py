@@ -65,7 +65,7 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    In fewer than 20 rows, columns are alike by chance.
+    Columns are alike by chance if there are fewer than 20 rows, or if most values occur once.
 
     Example:
         >>> import pyarrow as pa
@@ -77,7 +77,7 @@ def is_copy(column: Profile, label: Profile) -> bool:
     if column.lengths is not None or column.family == "other" or column.rows < 2 * LEAST_OF_EACH:
         return False
     sides = [each.distinct + bool(each.missing.any()) for each in (column, label)]
-    if sides[0] != sides[1]:
+    if sides[0] != sides[1] or 2 * sides[0] > column.rows:
         return False
     return len(np.unique(column.codes * (label.distinct + 1) + label.codes)) == sides[0]
 

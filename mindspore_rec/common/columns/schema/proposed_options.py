@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
+from mindspore_rec.common.columns.hashing import mix64
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.schema.feature_kinds import Choice
 from mindspore_rec.common.columns.schema.profile import Profile
@@ -28,16 +30,33 @@ def with_statistics(
     """
     columns = [choice.column for choice in choices.values()]
     by = "past" if by_time and any(each.kind == "time" for each in columns) else "folds"
-    read = [each.name for each in columns if each.is_read]
+    read = [each.name for each in columns if each.is_read and profiles[each.name].lengths is None]
     for name, choice in choices.items():
         column = choice.column
         if column.kind not in ("category", "integer") or profiles[name].distinct <= _MANY:
             continue
-        if by == "folds" and read == [name]:
-            continue  # a fold must depend on another column
+        others = [profiles[each] for each in read if each != name]
+        if by == "folds" and not _have_folds(profiles[name], others):
+            continue
         why = f"{choice.why} The mean labels of its many values are features too."
         changed: Column = replace(column, statistics=by)  # type: ignore[type-var]
         choices[name] = choice._replace(column=changed, why=why)
+
+
+def _have_folds(column: Profile, others: list[Profile]) -> bool:
+    """Return True if the rows of most values would be in several folds.
+
+    A row's fold depends on the values of all columns, so a value that determines all other columns
+    has its rows in one fold, and statistics of the other folds know nothing about it.
+    """
+    words = np.zeros(column.rows, np.uint64)
+    for each in others:
+        words = mix64(words ^ each.codes.view(np.uint64))
+    rows = pd.DataFrame({"code": column.codes, "word": words})[~column.missing]
+    different = rows.groupby("code").word.agg(["size", "nunique"])
+    recurring = different[different["size"] > 1]
+    alike = recurring["size"][recurring["nunique"] == 1].sum()
+    return bool(2 * alike < recurring["size"].sum())
 
 
 def with_parts(choice: Choice, time: Profile) -> Choice:
