@@ -12,7 +12,9 @@ from tests.test_import_rule import PACKAGE, TOP, faces
 from tools.public_names import COMMANDS
 
 # Modules of the command that train, or load a trained model.
-COMMANDS_THAT_TRAIN = ("evaluate", "explain", "fitting", "online", "predict", "trained", "tune")
+COMMANDS_THAT_TRAIN = (
+    "evaluate", "explain", "fitting", "online", "predict", "refitting", "trained", "tune",
+)  # fmt: skip
 
 
 def needs_mindspore(file: Path) -> bool:

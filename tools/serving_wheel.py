@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
-The small wheel has unchanged copies of the folders `common` and `serve`, the public modules, and
-the native core. The script compiles nothing, and nothing is copied by hand. MindSpore is not a
-requirement of the small wheel.
+The small wheel has unchanged copies of the folders `common` (without its readers of YAML) and
+`serve`, the public modules, and the native core. The script compiles nothing, and nothing is copied
+by hand. MindSpore is not a requirement of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """
@@ -17,6 +17,7 @@ from wheel.wheelfile import WheelFile
 
 PACKAGE = "mindspore_rec"
 LEFT_OUT = ("train", "compat", "plan", "command", "csrc", "mpi_shim")
+FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of command and plan
 NAME = "mindspore_rec_serving"
 REQUIRES = (
     "numpy<2,>=1.25",
@@ -48,6 +49,8 @@ def is_for_serving(file: str) -> bool:
     """
     package, *folders, name = file.split("/")
     if package != PACKAGE or (folders and folders[0] in LEFT_OUT):
+        return False
+    if "/".join((*folders, name)) in FILES_LEFT_OUT:
         return False
     if not folders and name == "__main__.py":  # of the command, which trains
         return False

@@ -11,11 +11,6 @@ from pathlib import Path
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.run_folder import RunFolder, write_json
 from mindspore_rec.command.settings import read_settings
-from mindspore_rec.train.checkpoint.network_process import (
-    was_tried,
-    what_is_missing,
-    write_saved_network,
-)
 
 __all__ = ["run"]
 
@@ -39,7 +34,15 @@ def _write_network(path: Path) -> None:
 
     Without ONNX, the server runs on MindSpore, so no failure ends the command.
     """
-    if was_tried(path) or importlib.util.find_spec("mindspore") is None:
+    if importlib.util.find_spec("mindspore") is None:
+        return
+    from mindspore_rec.train.checkpoint.network_process import (
+        was_tried,
+        what_is_missing,
+        write_saved_network,
+    )
+
+    if was_tried(path):
         return
     reason = what_is_missing()
     if not reason:

@@ -77,10 +77,10 @@ def test_movielens() -> None:
     frame["liked"] = frame.rating >= 4
     inferred = read_and_inferred(frame, label="liked", total_rows=100_836)
     assert inferred.columns == (
-        CategoryColumn("userId", values="whole"),
-        CategoryColumn("movieId", values="whole"),
+        CategoryColumn("userId", values="whole", statistics="past"),
+        CategoryColumn("movieId", values="whole", statistics="past"),
         IgnoredColumn("rating"),
-        TimeColumn("timestamp"),
+        TimeColumn("timestamp", parts=("hour", "weekday")),
         TextColumn("title"),
         ListColumn("genres", length=10, separator="|"),
         LabelColumn("liked"),

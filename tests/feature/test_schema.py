@@ -263,7 +263,7 @@ def test_ids_of_19_digits_in_texts_are_whole_numbers() -> None:
 
 def test_a_time_is_read_alike_in_all_forms() -> None:
     """CSV has timestamps where data frames, JSON and requests have texts."""
-    schema = Schema([CategoryColumn("user"), TimeColumn("t", parts=["hour", "weekday"])])
+    schema = Schema([CategoryColumn("user"), TimeColumn("t", parts=("hour", "weekday"))])
     texts = ["2026-01-01 00:00:03", "2026-03-05T23:59:59"]
     times = pd.to_datetime(pd.Series(texts), format="ISO8601")
     seconds = (times - pd.Timestamp(0)) // pd.Timedelta(seconds=1)

@@ -304,7 +304,11 @@ def test_columns_of_one_width_where_vectors_are_multiplied(name):
         (lambda: models.get("dcn")("clicks.yaml"), TypeError, "must be a mindspore_rec.Schema"),
         (lambda: models.DCN(schema_of(), seed=-1), ValueError, "seed"),
         (lambda: models.get("dcn")(schema_of(), name=3), TypeError, "name must be a str"),
-        (lambda: models.DCNv2(schema_of(), cross={"rnk": 2}), ValueError, "experts and rank"),
+        (
+            lambda: models.DCNv2(schema_of(), cross={"rnk": 2}),
+            ValueError,
+            "experts, rank and stacked",
+        ),
         (lambda: models.DCNv2(schema_of(), cross="vector"), ValueError, "cross"),
     ],
 )
