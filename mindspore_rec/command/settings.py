@@ -283,7 +283,10 @@ def settings_of(document: Any) -> Settings:
         ModelSettings(name='deepfm', settings={})
     """
     if document is None:
-        raise SettingsError("the file is empty: did init print an error?")
+        raise SettingsError(
+            "the file must be a mapping with the keys source and columns, and is empty: did init "
+            "print an error?"
+        )
     if not isinstance(document, Mapping):
         raise SettingsError("the file must be a mapping with the keys source and columns")
     values = dict(document)

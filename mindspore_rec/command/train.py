@@ -240,7 +240,7 @@ def _finish(
         for sentence in _worse_than_base_rate(
             of_models[settings.model.name], of_models["base rate"]
         ):
-            print(f"warning: {sentence}", file=sys.stderr)
+            print(sentence)
     write_json(folder.metrics, figures)
     seconds = training["seconds"]
     summary = (

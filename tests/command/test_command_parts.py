@@ -284,7 +284,7 @@ def test_a_proposal_in_another_folder(tmp_path: Path, monkeypatch: Any, capsys: 
     assert "begin in the folder of the file, so write 'clicks.csv'" in capsys.readouterr().err
     Path("folder/clicks.yaml").write_text("")
     assert main(["train", "folder/clicks.yaml"]) == 1
-    assert "the file is empty: did init print an error?" in capsys.readouterr().err
+    assert "and is empty: did init print an error?" in capsys.readouterr().err
 
 
 def test_labels_may_be_repeated(tmp_path: Path, monkeypatch: Any, capsys: Any):

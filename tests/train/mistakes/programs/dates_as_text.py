@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times as texts, which is what read_csv gives."""
+"""Times as texts in a format of a country, which is what read_csv gives."""
 
+import pandas as pd
 from shop import make_model, table
 
 from mindspore_rec import FeatureBatches
@@ -11,4 +12,6 @@ outputs = {
     "numbers": [Number("price")],
     "label": [Number("clicked")],
 }
-make_model().train(1, FeatureBatches([table], FeaturePipeline(outputs)))
+times = pd.to_datetime(table.time, format="ISO8601")
+dated = table.assign(time=times.dt.strftime("%d.%m.%Y %H:%M"))
+make_model().train(1, FeatureBatches([dated], FeaturePipeline(outputs)))
