@@ -9,7 +9,7 @@ from mindspore_rec.common.data.batch_size import default_batch_size
 
 __all__ = ["default_embedding_dim", "default_training"]
 
-_FEW = 50_000
+_FEW = 50_000  # rows, of which batches of 1024 would be too few steps
 _MANY = 1_000_000  # rows, of which an epoch is long enough for an evaluation inside
 _MOST_EPOCHS = 20
 
@@ -31,9 +31,7 @@ def default_training(rows: int) -> dict[str, Any]:
     """
     made = {
         "epochs": _MOST_EPOCHS,
-        "batch_size": default_batch_size(rows)
-        if rows < 50_000
-        else max(1024, default_batch_size(rows)),
+        "batch_size": max(default_batch_size(rows), 0 if rows < _FEW else 1024),
         "learning_rate": 0.002,
         "schedule": "plateau",
     }

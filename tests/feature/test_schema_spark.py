@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark counts the labels and makes the arrays of a schema: those of a training, bit for bit."""
+"""Spark counts the labels and makes the arrays of a schema, with the same bits as a training."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_schema_has_the_option_as_plain_values() -> None:
 
 @pytest.mark.parametrize("name", ["dcn_v2", "deepfm", "wide_deep", "logistic_regression"])
 def test_a_dropped_id_is_an_id_without_a_row(mode: Any, unique: Any, name: str) -> None:
-    """In training, a row's logit is that of the row with unknown values in place of some."""
+    """In training, a row has the logit of a row in which unknown values replace some values."""
     net = models.get(name)(SCHEMA, name=unique())
     frame = table(60)
     schema = net.schema

@@ -28,11 +28,11 @@ __all__ = ["CleanRuns", "TestRun"]
 
 @dataclass(frozen=True)
 class TestRun:
-    """What is known of a test in Python.
+    """Duration and lines of a test in Python.
 
     Args:
-        seconds: that it takes.
-        lines: that it runs, by file.
+        seconds: duration of the test.
+        lines: numbers of the lines that the test runs, by file.
     """
 
     __test__ = False  # it is no test

@@ -41,7 +41,7 @@ class Equivalent:
     within: str = ""
 
     def is_of(self, lines: Lines, text: str) -> bool:
-        """Whether lines of the file, whose text is given, are those of the mutant."""
+        """Return True if a change of the file, whose text is `text`, is this mutant."""
         if (self.old, self.new) != (lines.old, lines.new):
             return False
         before = "".join(text.splitlines(keepends=True)[: lines.number])

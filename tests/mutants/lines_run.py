@@ -33,10 +33,10 @@ Line = tuple[str, int]
 
 
 class _Tracer:
-    """Adds the rooms' lines that are run to a set; a thread adds to that of the test that began it.
+    """Records the rooms' lines that run; a thread records for the test that began the thread.
 
     Args:
-        lines: the set.
+        lines: set to which the lines are added.
     """
 
     _files: ClassVar[dict[CodeType, str | None]] = {}
@@ -106,7 +106,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """What makes a fixture of several tests is run for each of them."""
+    """Record the lines that make a shared fixture as lines of every test of the file."""
     if fixturedef.scope == "function":
         return (yield)
     with _traced(_LINES.of_files[request.node.nodeid.partition("::")[0]]):

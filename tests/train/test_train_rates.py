@@ -168,7 +168,7 @@ EPOCHS = [[3 * number + k for k in range(3)] for number in range(7)]
 def test_after_a_cut_the_training_is_one_without_the_lost_steps(
     mode: Any, unique: Any, tmp_path: Path, tier: str
 ) -> None:
-    """The best weights are bit for bit those of a training that replays the path."""
+    """A training that replays the path ends with the best weights, bit for bit."""
     name = unique()
     # Gains in epochs 1, 2 and 4; epoch 3 is taken back, epoch 5 ends the training.
     model = make_model(name, [0.5, 0.6, 0.4, 0.7, 0.1, 0.9], **TIERS[tier](tmp_path))

@@ -124,7 +124,7 @@ class MadeOutput(Output):
         if rows.name_of(self.name) is None:
             raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
         column = rows.raw(self.name)
-        if isinstance(column, pa.ChunkedArray) or isinstance(column, pa.Array):
+        if isinstance(column, (pa.ChunkedArray, pa.Array)):
             column = _of_fixed_size(self.name, column)
         return as_array(self.name, column)
 

@@ -156,7 +156,7 @@ def _own_rates(optimizer: nn.Optimizer, callback: str) -> Iterator[ms.Parameter]
         return
     if optimizer.dynamic_lr:
         raise ValueError(
-            f"{callback} needs a constant learning_rate, and that of the "
+            f"{callback} needs a constant learning_rate, and the learning_rate of the "
             f"{type(optimizer).__name__} is a schedule, which says itself when it falls: use one "
             "of the two"
         )
