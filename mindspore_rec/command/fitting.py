@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.command.label_levels import label_levels
 from mindspore_rec.command.opened import Parts
 from mindspore_rec.command.ordering import training_batches
 from mindspore_rec.command.settings import Settings, TrainSettings
@@ -26,7 +25,6 @@ from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
 from mindspore_rec.train.loop.rec_model import RecModel
 from mindspore_rec.train.metrics.summary import TrainSummary
-from mindspore_rec.train.models.logistic_regression import LogisticRegression
 from mindspore_rec.train.models.registry import build
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.adam import LazyAdam
@@ -126,9 +124,6 @@ def fit(
     train = settings.train
     prepare_process(train.seed)
     model = new_model(settings, schema)
-    network = model.predict_network
-    if isinstance(network, LogisticRegression):
-        network.start_at(float(label_levels(schema, parts).means[0]))
     source = model.batches(training_batches(parts.train, schema, train))
     steps = -(-parts.train.count() // train.batch_size)
     curves = Curves(place.events, min(max_steps or sys.maxsize, train.epochs * steps))

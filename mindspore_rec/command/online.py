@@ -23,6 +23,7 @@ from mindspore_rec.train.callbacks.curves import Curves
 from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
 from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 from mindspore_rec.train.graph.mode import prepare_process
+from mindspore_rec.train.loop.schema_training import start_at_labels
 
 __all__ = ["train_online"]
 
@@ -43,6 +44,8 @@ def train_online(
     prepare_process(train.seed)
     _fit(settings, kafka, schema)
     model = new_model(settings, schema)
+    if kafka.sample is not None:
+        start_at_labels(model.predict_network, rows_of(kafka.sample, settings, None))
     stop = None if options.idle_seconds is None else StopWhen(idle_seconds=options.idle_seconds)
     source = KafkaSource(
         kafka.servers,

@@ -18,7 +18,6 @@ from mindspore_rec.command.evaluation import (
     tables_of_scores,
     task_figures,
 )
-from mindspore_rec.command.label_levels import label_levels
 from mindspore_rec.command.leaking import leak_warnings
 from mindspore_rec.command.opened import Parts, open_for_refit, open_parts, schema_of
 from mindspore_rec.command.options import Result
@@ -33,6 +32,7 @@ from mindspore_rec.command.settings import (
 )
 from mindspore_rec.command.text import text_table
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.label_levels import label_levels
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.parallel.group import worker_group
 
@@ -231,8 +231,9 @@ def _finish(
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
             kind = "logistic" if schema.labels[0].binary else "linear"
             of_models[f"{kind} regression"] = _linear_figures(settings, schema, parts)
-        rates = label_levels(schema, parts).means
-        of_models["base rate"] = task_figures(schema, scored.constant(rates))
+        levels = label_levels(schema, parts.whole_train)
+        assert levels is not None
+        of_models["base rate"] = task_figures(schema, scored.constant(levels.means))
         heading = f"Test rows: {len(scored.label):,}"
         tables = {heading: metric_table(of_models), **tables_of_scores(schema, scored)}
         print(f"{heading}\n{text_table(*tables[heading])}")
@@ -310,13 +311,10 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
     print("training a linear model to compare", file=sys.stderr)
     steps = -(-parts.train.count() // settings.train.batch_size)
     epochs = max(settings.train.epochs, min(_MOST_LINEAR_EPOCHS, -(-_LINEAR_STEPS // steps)))
-    rate = LogisticRegression.default_learning_rate
-    if not schema.labels[0].binary:  # weights have the size of the label
-        rate *= float(label_levels(schema, parts).spreads[0]) or 1.0
     train = dataclasses.replace(
         settings.train,
         epochs=epochs,
-        learning_rate=rate,
+        learning_rate=LogisticRegression.default_learning_rate,
         table_rate=1.0,
         schedule="constant",
         ema=None,

@@ -6,16 +6,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import mindspore as ms
 import numpy as np
 import pandas as pd
 import pytest
-from mindspore import Tensor
 
-from mindspore_rec import Schema
 from mindspore_rec.command.main import main
-from mindspore_rec.feature import CategoryColumn, LabelColumn
-from mindspore_rec.models import LogisticRegression
 
 YAML = """\
 source: rows.parquet
@@ -80,13 +75,3 @@ def test_logistic_regression_beats_the_base_rate(tmp_path: Path) -> None:
     logistic, base = found["logistic regression"], found["base rate"]
     assert logistic["log_loss"] < 0.95 * base["log_loss"]
     assert logistic["calibration"] == pytest.approx(1, abs=0.39)  # 60 labels: 3 deviations
-
-
-def test_the_start_predicts_the_mean() -> None:
-    for binary, mean, expected in ((True, 0.2, np.log(0.25)), (False, 7.0, 7.0)):
-        schema = Schema([CategoryColumn("city"), LabelColumn("y", binary=binary)])
-        net = LogisticRegression(schema, name=f"start.{binary}")
-        net.start_at(mean)
-        assert net(Tensor([[1]], ms.int64)).asnumpy()[0, 0] == pytest.approx(expected)
-        with pytest.raises(ValueError, match="mean must be finite"):
-            net.start_at(float("nan"))

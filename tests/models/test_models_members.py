@@ -187,7 +187,9 @@ def test_the_loss_is_the_mean_of_the_members_losses(mode, make, weighted):
     label = np.stack([rng.integers(0, 2, ROWS), rng.normal(size=ROWS)], 1).astype(np.float32)
     weight = rng.uniform(0.5, 2, (ROWS, 1)).astype(np.float32) if weighted else np.ones((ROWS, 1))
     logits = net.set_train()(*batch()).asnumpy().reshape(3, ROWS, 2)
-    each = [log_losses(logits[..., 0], label[:, 0]), 0.5 * (logits[..., 1] - label[:, 1]) ** 2]
+    net.label_scale.set([0.5, 2.0], [0.5, 3.0])
+    each = [log_losses(logits[..., 0], label[:, 0])]
+    each += [0.5 * (logits[..., 1] - (label[:, 1] - 2) / 3) ** 2]
     expected = np.mean([loss * weight.ravel() for loss in each])
     cell = SchemaLossCell(net, loss_of(schema), schema).set_train()
     given_ = [Tensor(weight)] * weighted + [Tensor(label)]

@@ -201,7 +201,8 @@ def test_metrics_weight_rows_as_the_command_does() -> None:
         """Return float64, since equal float32 of different logits would be ties."""
         assert model.schema is not None
         arrays = model.schema.arrays_of(batch, with_label=False)
-        made = model.predict(arrays["ids"], arrays["numbers"]).asnumpy().astype(np.float64)
+        outputs = model.predict(arrays["ids"], arrays["numbers"])
+        made = model.predict_network.label_scale(outputs).asnumpy().astype(np.float64)
         made[:, 0] = functional.sigmoid(made[:, 0])
         return made
 

@@ -10,10 +10,11 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.graph.batch_errors import LABEL_HAS_FEWER_AXES, LABEL_HAS_MORE_AXES
 from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.models.label_scale import LabelScale
 from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
-__all__ = ["EvalCell", "LossCell", "members_of", "of_members"]
+__all__ = ["EvalCell", "LossCell", "label_scale_of", "members_of", "of_members"]
 
 # Losses that compare each prediction with its label. MindSpore broadcasts prediction and label to
 # one shape.
@@ -76,6 +77,15 @@ def members_of(network: nn.Cell) -> int:
         1
     """
     return network.members if isinstance(network, Network) else 1
+
+
+def label_scale_of(network: nn.Cell) -> LabelScale | None:
+    """Return the scale of a network's labels, None if it has no labels that are numbers.
+
+    Example:
+        >>> label_scale_of(nn.Dense(2, 1))
+    """
+    return network.label_scale if isinstance(network, Network) else None
 
 
 def of_members(column: Tensor, members: int) -> Tensor:

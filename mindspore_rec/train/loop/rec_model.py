@@ -185,7 +185,7 @@ class RecModel(ModelEvaluation):
         self._rows = None
         if schema is not None:
             own_metrics = not isinstance(metrics, (str, list, tuple, set, NoneType))
-            self._rows = SchemaTraining(schema, loss_fn is not None, own_metrics)
+            self._rows = SchemaTraining(network, schema, loss_fn is not None, own_metrics)
             if loss_fn is None and schema.labels:
                 loss_fn = loss_of(schema)
                 if optimizer is None:

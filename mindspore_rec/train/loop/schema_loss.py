@@ -11,7 +11,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.graph.spread import spread
-from mindspore_rec.train.loop.cells import members_of, of_members
+from mindspore_rec.train.loop.cells import label_scale_of, members_of, of_members
 from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
@@ -21,7 +21,8 @@ def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
     A label with two values has the log loss of a logit, a label that is a number has half of the
-    squared error. The loss of a row is the mean over its labels, times its weight.
+    squared error, in standard deviations of the label. The loss of a row is the mean over its
+    labels, times its weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -43,8 +44,8 @@ class SchemaLoss(nn.Cell):
         schema: the schema; its labels decide about :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`, logits or numbers.
-        label: float32 Tensor `[B, T]`.
+        prediction: float32 Tensor `[B, T]`, logits, or numbers of deviations above the mean.
+        label: float32 Tensor `[B, T]`, 0 and 1, or numbers of deviations above the mean.
         weight: float32 Tensor `[B, 1]`; left out for weights of 1.
 
     Outputs:
@@ -98,11 +99,13 @@ class SchemaLossCell(nn.Cell):
         self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
         self.members = members_of(network)
+        self.label_scale = label_scale_of(network)
 
     def construct(self, *arrays: Any) -> Tensor:
         """Return the loss."""
         prediction = spread(self.network, arrays[: self.inputs])
-        label = of_members(arrays[-1], self.members)
+        label = arrays[-1] if self.label_scale is None else self.label_scale.standard(arrays[-1])
+        label = of_members(label, self.members)
         if len(arrays) == self.inputs + 1:
             return self.loss_fn(prediction, label)
         return self.weighted(prediction, label, of_members(arrays[self.inputs], self.members))
@@ -132,16 +135,21 @@ class SchemaEvalCell(nn.Cell):
         self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
         self.groups = int(has_group)
+        self.label_scale = label_scale_of(network)
 
     def construct(self, *arrays: Any) -> Any:
         """Return loss, prediction, label, group and weight."""
-        prediction = spread(self.network, arrays[: self.inputs])
-        label = arrays[-1]
+        output = spread(self.network, arrays[: self.inputs])
+        label = standard = arrays[-1]
+        prediction = output
+        if self.label_scale is not None:
+            prediction, standard = self.label_scale(output), self.label_scale.standard(label)
         groups = arrays[len(arrays) - 1 - self.groups : -1]
         if len(arrays) == self.inputs + self.groups + 1:
-            return (self.loss_fn(prediction, label), prediction, label, *groups)
+            return (self.loss_fn(output, standard), prediction, label, *groups)
         weight = arrays[self.inputs]
-        return (self.weighted(prediction, label, weight), prediction, label, *groups, weight)
+        loss = self.weighted(output, standard, weight)
+        return (loss, prediction, label, *groups, weight)
 
     def names(self, outputs: int) -> tuple[str, ...]:
         """Return the names of outputs, of which there are `outputs`."""

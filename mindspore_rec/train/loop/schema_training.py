@@ -18,17 +18,20 @@ from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batch_size import default_batch_size
 from mindspore_rec.common.data.batches import ArrowBatches
 from mindspore_rec.common.data.fitting import fit_to_rows
+from mindspore_rec.common.data.label_levels import label_levels
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.common.stream.source import StreamSource
 from mindspore_rec.train.data.feature_batches import stream_batches
 from mindspore_rec.train.data.schema_batches import WEIGHT, SchemaBatches
+from mindspore_rec.train.loop.cells import label_scale_of
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
 from mindspore_rec.train.metrics.base import BinaryMetric
 from mindspore_rec.train.metrics.gauc import GAUC
+from mindspore_rec.train.models.network import Network
 
-__all__ = ["SchemaTraining", "is_raw", "schema_of"]
+__all__ = ["SchemaTraining", "is_raw", "schema_of", "start_at_labels"]
 
 _EVAL_BATCH = 8192
 
@@ -71,11 +74,29 @@ def _is_row(row: Mapping[str, Any]) -> bool:
     return not any(isinstance(each, (np.ndarray, Tensor)) for each in row.values())
 
 
+def start_at_labels(network: nn.Cell, rows: Rows, weight: str | None = None) -> None:
+    """Let an untrained network predict about the mean of each label of rows.
+
+    Args:
+        network: a network; only a `Network` that was made from a schema changes.
+        rows: training rows.
+        weight: name of the column of weights that thinned rows get. Default: None.
+    """
+    if not isinstance(network, Network) or network.schema is None or network.is_started:
+        return
+    if network.label_scale is None and not network.last_biases:
+        return
+    levels = label_levels(network.schema, rows, weight)
+    if levels is not None:
+        network.start_at(levels.means.tolist(), levels.spreads.tolist())
+
+
 class SchemaTraining:
     """Batches, loss, metrics and predictions of a network that was made from a schema.
 
     Args:
-        schema: the schema.
+        network: the network.
+        schema: the schema of the network.
         own_loss: whether the user chose the loss.
         own_metrics: whether the user made the metrics, and not their names.
 
@@ -83,12 +104,13 @@ class SchemaTraining:
         ValueError: the user chose the loss, and the schema has a weight.
     """
 
-    def __init__(self, schema: Schema, own_loss: bool, own_metrics: bool) -> None:
+    def __init__(self, network: nn.Cell, schema: Schema, own_loss: bool, own_metrics: bool) -> None:
         if own_loss and schema.weight is not None:
             raise ValueError(
                 "loss_fn must be left out, since the schema has a weight: the default loss of a "
                 "schema takes weights"
             )
+        self.network = network
         self.schema = schema
         self.own_loss = own_loss
         self.own_metrics = own_metrics
@@ -163,6 +185,8 @@ class SchemaTraining:
         if is_train:
             weight = source.selection.weight if self.schema.weight is None else None
             fit_to_rows(self.schema, rows, weight)
+            if not self.own_loss:
+                start_at_labels(self.network, rows, weight)
         else:
             self.schema.check_fitted()
         if not is_train:
@@ -213,11 +237,12 @@ class SchemaTraining:
     def _probabilities(self, rows: Any, call: Callable[..., Any]) -> np.ndarray:
         arrays = self.schema.arrays_of(rows, with_label=False)
         made = call(*(arrays[name] for name in self.schema.inputs))
-        logits = made.asnumpy().astype(np.float64)
+        scale = label_scale_of(self.network)
+        numbers = (made if scale is None else scale(made)).asnumpy().astype(np.float64)
         for task, label in enumerate(self.schema.labels):
             if label.binary:
-                logits[:, task] = sigmoid(logits[:, task])
-        return logits.astype(np.float32)
+                numbers[:, task] = sigmoid(numbers[:, task])
+        return numbers.astype(np.float32)
 
 
 def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:

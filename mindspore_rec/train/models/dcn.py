@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -96,6 +96,11 @@ class DCN(Network):
         width = self.cross.out_features + self.deep.out_features
         self.output = nn.Dense(width, members, weight_init=XavierUniform(), bias_init="zeros")
         fuse(self)
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layer."""
+        return [self.output.bias]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from mindspore_rec.common.checks import check_one_of
@@ -131,6 +131,11 @@ class DCNv2(Network):
         joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
         self.output = nn.Dense(joined, members, weight_init=XavierUniform(), bias_init="zeros")
         fuse(self)
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layer."""
+        return [self.output.bias]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor
+from mindspore import Parameter, Tensor
 
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
@@ -99,6 +99,11 @@ class DeepFM(Network):
             self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=members
         )
         fuse(self)
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layer."""
+        return [self.deep.last_bias]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mindspore import Tensor, ops
+from mindspore import Parameter, Tensor, ops
 
 from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -124,6 +124,11 @@ class DLRM(Network):
             self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=members
         )
         fuse(self)
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layer."""
+        return [self.top.last_bias]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -161,6 +161,11 @@ class FirstOrder(nn.Cell):
         if self.has_numbers:
             self.numbers = nn.Dense(features.numbers, 1, weight_init="zeros")
 
+    def start_at_zero(self) -> None:
+        """Set the bias to 0, so that the output of an untrained cell is 0."""
+        if self.has_numbers:
+            self.numbers.bias.set_data(ops.zeros((1,)))
+
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logit of the linear model."""
         weights = self.ids(ids)

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import math
-
-import mindspore as ms
 from mindspore import Parameter, Tensor, ops
 
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -39,7 +36,7 @@ class LogisticRegression(Network):
 
     Attributes:
         linear: the weights of ids and numbers.
-        bias: b, a Parameter `[1]`, which starts at 0; see `start_at`.
+        bias: b, a Parameter `[1]`, which starts at 0.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -66,25 +63,10 @@ class LogisticRegression(Network):
         self.linear = FirstOrder(self.features, f"{name}.first_order", seed)
         self.bias = Parameter(ops.zeros((1,)), name="bias")
 
-    def start_at(self, mean: float) -> None:
-        """Set the bias so that the model predicts the mean label of the training rows.
-
-        The weights then learn only the differences of rows from the mean. Without such a start, a
-        short training may end below the mean of a label that is far from 0.
-
-        Args:
-            mean: mean of the label; if it has two values, the share of rows with label 1.
-
-        Raises:
-            ValueError: `mean` is not finite.
-        """
-        if not math.isfinite(mean):
-            raise ValueError(f"mean must be finite, got {mean}")
-        schema = self.schema
-        if schema is None or schema.labels[0].binary:
-            rate = min(max(mean, 1e-6), 1 - 1e-6)
-            mean = math.log(rate / (1 - rate))
-        self.bias.set_data(Tensor([mean], ms.float32))
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """The bias."""
+        return [self.bias]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
@@ -111,6 +111,11 @@ class MMoE(Network):
                 for _ in range(tasks)
             ]
         )
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layers."""
+        return [tower.last_bias for tower in self.towers]
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits of all tasks."""

@@ -6,15 +6,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.features import Features
+from mindspore_rec.train.models.inputs import FirstOrder
+from mindspore_rec.train.models.label_scale import LabelScale
 from mindspore_rec.train.models.model_names import name_of
 from mindspore_rec.train.models.schema_features import SchemaFeatures
 from mindspore_rec.train.nn.members import MemberLogits, check_members
@@ -51,8 +54,10 @@ class Network(nn.Cell):
         numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
 
     Outputs:
-        float32 Tensor `[B, T]`, one logit per label. With several members, the output in training
-            is `[members * B, T]`, the logits of each member's rows.
+        float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
+            the number of standard deviations above the label's mean (`RecModel.predict` returns the
+            number). With several members, the output in training is `[members * B, T]`, the logits
+            of each member's rows.
 
     Attributes:
         schema: a copy of the schema, whose scales learn when the network is trained; None if the
@@ -63,6 +68,8 @@ class Network(nn.Cell):
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
         members: number of members.
+        label_scale: a `LabelScale` with mean and deviation of the labels; None if no label of the
+            schema is a number.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
@@ -102,6 +109,8 @@ class Network(nn.Cell):
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
         _check_tasks(type(self), self.features.tasks)
+        has_numbers = self.schema is not None and not all(self.features.binary)
+        self.label_scale = LabelScale(self.features.binary) if has_numbers else None
         self._recipe = {
             "settings": {key: _plain(key, value) for key, value in settings.items()},
             "name": name,
@@ -117,6 +126,49 @@ class Network(nn.Cell):
     def _answer(self, outputs: Tensor) -> Tensor:
         """Return the network's output from the output of its last layer."""
         return self.member_logits(outputs) if self.members > 1 else outputs
+
+    @property
+    def last_biases(self) -> list[Parameter]:
+        """Biases of the last layers, one Parameter per label; empty if there are none."""
+        return []
+
+    @property
+    def is_started(self) -> bool:
+        """True if `start_at` was called, or the network was trained or loaded."""
+        if self.label_scale is not None:
+            return self.label_scale.is_set
+        return any(each.asnumpy().any() for each in self.last_biases)
+
+    def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
+        """Let an untrained network predict about the mean of each label, in the label's unit.
+
+        The network then learns only the differences of rows from the mean. `RecModel` calls this
+        method if it trains a new network on rows. A program that trains on a stream may call it.
+
+        Args:
+            means: mean of each label; for a label with two values, the share of rows with label 1.
+            deviations: standard deviation of each label, at least 0. Labels with two values do not
+                need it.
+
+        Raises:
+            ValueError: there is not one value for each label, a mean or deviation is not finite, or
+                a deviation is negative.
+        """
+        tasks = len(self.features.tasks)
+        for argument, values in (("means", means), ("deviations", deviations)):
+            if np.shape(values) != (tasks,) or not np.isfinite(values).all():
+                raise ValueError(f"{argument} must be {tasks} finite numbers, got {values!r}")
+        if min(deviations) < 0:
+            raise ValueError(f"deviations must be at least 0, got {deviations!r}")
+        if self.label_scale is not None:
+            self.label_scale.set(means, deviations)
+        for _, cell in self.cells_and_names():
+            if isinstance(cell, FirstOrder):
+                cell.start_at_zero()
+        binary = self.features.binary
+        for bias, mean, is_binary in zip(self.last_biases, means, binary, strict=False):
+            value = _log_odds(mean) if is_binary else 0.0
+            bias.set_data(Tensor(np.full(bias.shape, value, np.float32), ms.float32))
 
     def recipe(self) -> dict[str, Any]:
         """Return how the network was made from its schema, as JSON values.
@@ -134,6 +186,17 @@ class Network(nn.Cell):
         if self.schema is None:
             raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
         return {"model": name_of(type(self)), **_plain("recipe", self._recipe)}
+
+
+def _log_odds(rate: float) -> float:
+    """Return the logit of a rate, bounded if the rate is 0 or 1.
+
+    Example:
+        >>> _log_odds(0.5)
+        0.0
+    """
+    rate = min(max(rate, 1e-6), 1 - 1e-6)
+    return float(np.log(rate / (1 - rate)))
 
 
 def features_of(schema: Schema | Features) -> Features:

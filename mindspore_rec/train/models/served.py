@@ -54,9 +54,11 @@ class Served(nn.Cell):
         logits = self.network(ids) if numbers is None else self.network(ids, numbers)
         if self.all_binary:
             return ops.sigmoid(logits)
+        assert self.network.label_scale is not None
+        numbers = self.network.label_scale(logits)
         if self.none_binary:
-            return logits
-        return self.binary * ops.sigmoid(logits) + (1.0 - self.binary) * logits
+            return numbers
+        return self.binary * ops.sigmoid(logits) + (1.0 - self.binary) * numbers
 
 
 def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served, FeaturePipeline]:

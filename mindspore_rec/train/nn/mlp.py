@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
 
 from mindspore_rec.common.checks import check_int, check_one_of
@@ -131,6 +131,11 @@ class MLP(FusedLayer):
         self.moved: tuple[int, ...] = ()  # where a step leaves the new moving statistics
         self.layers = nn.SequentialCell(layers)
         self._fuse()
+
+    @property
+    def last_bias(self) -> Parameter:
+        """Bias of the output layer; only with `out_features`."""
+        return self.layers[self.dense[-1]].bias
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer."""

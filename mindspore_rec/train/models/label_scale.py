@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LabelScale: mean and standard deviation of labels that are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+__all__ = ["LabelScale"]
+
+
+class LabelScale(nn.Cell):
+    """Convert the outputs of a network to numbers of the size of the labels, and labels back.
+
+    A network of a schema predicts how many standard deviations a label is above its mean. So a
+    training does not depend on the unit of the label. Labels with two values are unchanged.
+
+    Args:
+        binary: for each task, whether its label has two values.
+
+    Inputs:
+        outputs: float32 Tensor `[B, T]`.
+
+    Outputs:
+        float32 Tensor `[B, T]`: outputs times deviation, plus mean.
+
+    Attributes:
+        mean: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 0.
+        deviation: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 1.
+        is_set: whether mean and deviation were set; they are saved in checkpoints.
+
+    Example:
+        >>> scale = LabelScale((False, True))
+        >>> scale.set([100.0, 0.5], [20.0, 0.5])
+        >>> scale(Tensor([[1.5, 3.0]])).asnumpy().tolist()
+        [[130.0, 3.0]]
+        >>> scale.standard(Tensor([[130.0, 1.0]])).asnumpy().tolist()
+        [[1.5, 1.0]]
+    """
+
+    def __init__(self, binary: Sequence[bool]) -> None:
+        super().__init__()
+        self._numbers = ~np.array([binary], bool)
+        zeros, ones = np.zeros((1, len(binary)), np.float32), np.ones((1, len(binary)), np.float32)
+        self.mean = Parameter(Tensor(zeros), name="mean", requires_grad=False)
+        self.deviation = Parameter(Tensor(ones), name="deviation", requires_grad=False)
+        self.times_set = Parameter(Tensor(zeros[:, :1]), name="times_set", requires_grad=False)
+
+    @property
+    def is_set(self) -> bool:
+        """True if mean and deviation were set, here or in the training of a checkpoint."""
+        return bool(self.times_set.asnumpy()[0, 0])
+
+    def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:
+        """Set mean and deviation of each task; a deviation of 0 counts as 1."""
+        spread = np.where(np.asarray(deviations, np.float64) > 0, deviations, 1.0)
+        self.mean.set_data(_row(np.where(self._numbers, means, 0.0)))
+        self.deviation.set_data(_row(np.where(self._numbers, spread, 1.0)))
+        self.times_set.set_data(_row([[1.0]]))
+
+    def construct(self, outputs: Tensor) -> Tensor:
+        """Return numbers of the size of the labels."""
+        return outputs * self.deviation + self.mean
+
+    def standard(self, label: Tensor) -> Tensor:
+        """Return how many deviations labels are above their means."""
+        return (label - self.mean) / self.deviation
+
+
+def _row(values: object) -> Tensor:
+    return Tensor(np.asarray(values, np.float32), ms.float32)
