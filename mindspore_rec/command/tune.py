@@ -20,7 +20,7 @@ from mindspore_rec.command.settings import (
     read_settings,
 )
 from mindspore_rec.command.text import text_table
-from mindspore_rec.command.tune_space import changed, present, suggested
+from mindspore_rec.command.tune_space import changed, present, suggested, tried_defaults
 from mindspore_rec.common.extras import pip_install
 from mindspore_rec.common.yaml_text import read_yaml
 from mindspore_rec.train.models.registry import settings as model_settings
@@ -56,13 +56,14 @@ def run(options: argparse.Namespace) -> Result:
         direction="maximize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
     )
+    defaults = tried_defaults(model_settings(settings.model.name), schema)
     finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
     if not study.get_trials(deepcopy=False):
-        study.enqueue_trial(present(settings, model_settings(settings.model.name)))
+        study.enqueue_trial(present(settings, defaults))
     while (done := len(study.get_trials(deepcopy=False, states=finished))) < options.trials:
         study.sampler = optuna.samplers.TPESampler(seed=options.seed + done)
         trial = study.ask()
-        value, pruned = _tried(settings, trial)
+        value, pruned = _tried(settings, trial, defaults)
         study.tell(trial, None if pruned else value, state=finished[1] if pruned else finished[0])
         shown = f"{_METRIC} {value:.5f}{', pruned' if pruned else ''}"
         print(f"trial {done + 1} of {options.trials}: {shown}, {trial.params}", file=sys.stderr)
@@ -77,12 +78,15 @@ def run(options: argparse.Namespace) -> Result:
     return Result({"trials": options.trials, _METRIC: best.value, "settings": places})
 
 
-def _tried(settings: Settings, trial: Any) -> tuple[float, bool]:
-    """Train with the values of a trial; return the best metric, and whether it was pruned."""
+def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple[float, bool]:
+    """Train with the values of a trial; return the best metric, and whether it was pruned.
+
+    A trial is one training, without the refit and the linear model of the command `train`.
+    """
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.callbacks.decision import Decision
 
-    places = suggested(trial, settings, model_settings(settings.model.name))
+    places = suggested(trial, settings, defaults)
     trial.set_user_attr("places", places)
     tried = changed(settings, places)
     schema = schema_of(tried)

@@ -4,16 +4,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mindspore_rec.command.settings import ModelSettings, Settings
+from mindspore_rec.common.columns.schema.layout import numbers_of
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.inputs import NUMBERS
 
-__all__ = ["Trial", "changed", "present", "suggested"]
+__all__ = ["Trial", "changed", "present", "suggested", "tried_defaults"]
 
 _RATES = (3e-4, 3e-2)
+_TABLE_RATES = (0.2, 5.0)
+_AVERAGES = (None, 0.99, 0.999)
 _MOST_DROPOUT = 0.5
 _MOST_LAYERS = 4
+_MEMBERS = (1, 2, 4)  # more would cost more than they are likely to gain in a search
+_CROSSES = ("matrix", "stacked_matrix", "mixture", "stacked_mixture")
 _HIDDEN = ((64,), (128, 64), (256, 128), (400, 400))
 
 
@@ -30,6 +37,17 @@ class Trial(Protocol):
         """Return one of the choices."""
 
 
+def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    """Return the default values of a network's settings that matter for a schema.
+
+    Args:
+        defaults: default values of all settings of the network.
+        schema: the schema. Without numbers, the form of the numbers does not matter.
+    """
+    has_numbers = bool(numbers_of(schema.columns))
+    return {name: each for name, each in defaults.items() if has_numbers or name != "numbers"}
+
+
 def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a trial, by their places in the YAML file.
 
@@ -44,6 +62,8 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
         "train.learning_rate": trial.suggest_float("learning_rate", *_RATES, log=True),
         "train.batch_size": trial.suggest_categorical("batch_size", sizes),
         "embedding_dim": trial.suggest_categorical("embedding_dim", dims),
+        "train.table_rate": trial.suggest_float("table_rate", *_TABLE_RATES, log=True),
+        "train.ema": trial.suggest_categorical("ema", _with(_AVERAGES, settings.train.ema)),
     }
     if "hidden" in defaults:
         hidden = _hidden({**defaults, **settings.model.settings})
@@ -52,7 +72,23 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
         values["model.dropout"] = trial.suggest_float("dropout", 0.0, _MOST_DROPOUT)
     if "layers" in defaults:
         values["model.layers"] = trial.suggest_int("layers", 1, _MOST_LAYERS)
+    for name, choices in _choices({**defaults, **settings.model.settings}).items():
+        if name in defaults:
+            values[f"model.{name}"] = trial.suggest_categorical(name, choices)
     return values
+
+
+def _choices(model: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values that are tried of settings with a few values, by the settings' names."""
+    choices: dict[str, tuple[Any, ...]] = {"numbers": NUMBERS, "members": _MEMBERS}
+    if isinstance(model.get("cross"), str):  # not fields of a mixture, which stay as they are
+        choices["cross"] = _CROSSES
+    return {name: _with(each, model[name]) for name, each in choices.items() if name in model}
+
+
+def _with(choices: Sequence[Any], own: Any) -> list[Any]:
+    """Return choices and the value of the YAML file."""
+    return [*choices, *(() if own in choices else (own,))]
 
 
 def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,6 +104,8 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
         "learning_rate": min(max(settings.train.learning_rate, low), high),
         "batch_size": settings.train.batch_size,
         "embedding_dim": settings.embedding_dim,
+        "table_rate": min(max(settings.train.table_rate, _TABLE_RATES[0]), _TABLE_RATES[1]),
+        "ema": settings.train.ema,
     }
     if "hidden" in model:
         values["hidden"] = "-".join(map(str, model["hidden"]))
@@ -75,7 +113,7 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
         values["dropout"] = min(model["dropout"], _MOST_DROPOUT)
     if "layers" in model:
         values["layers"] = min(max(model["layers"], 1), _MOST_LAYERS)
-    return values
+    return values | {name: model[name] for name in _choices(model) if name in defaults}
 
 
 def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ from mindspore_rec.command.main import main
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
 from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
-from mindspore_rec.command.settings import ModelSettings, Settings, TrainSettings, settings_of
+from mindspore_rec.command.settings import Settings, TrainSettings, settings_of
 from mindspore_rec.command.thresholds import with_thresholds
-from mindspore_rec.command.tune_space import changed, present, suggested
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.metrics import functional
 from mindspore_rec.common.yaml_text import parse_yaml
@@ -205,51 +203,6 @@ def test_a_category_with_many_rare_values_gets_a_threshold():
     assert "In a dry run, admission" in item.why
     assert made.column("city") == inferred.column("city")
     assert with_thresholds(inferred, read(table)) == inferred  # too few keys to matter
-
-
-# ---- search
-
-
-class FirstChoice:
-    """Trial that always suggests the lowest value."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        return low
-
-    def suggest_int(self, name: str, low: int, high: int) -> int:
-        return low
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        return choices[0]
-
-
-def test_only_settings_of_the_network_are_tried():
-    columns = {"user": "category", "clicked": "label"}
-    settings = settings_of({"source": "a.csv", "columns": columns, "model": {"dropout": 0.5}})
-    places = suggested(
-        FirstChoice(), settings, {"hidden": (8,), "dropout": 0.0, "numbers": "concat"}
-    )
-    assert places["model.hidden"] == [64] and places["model.dropout"] == 0
-    assert "model.layers" not in places
-    made = changed(settings, places)
-    assert made.model.settings == {"hidden": [64], "dropout": 0.0}
-    assert (made.embedding_dim, made.train.batch_size, made.train.epochs) == (4, 256, 3)
-
-
-def test_the_first_trial_has_the_values_of_the_file():
-    optuna = pytest.importorskip("optuna")
-    columns = {"user": "category", "clicked": "label"}
-    own = {
-        "model": {"hidden": [50, 20], "layers": 2},
-        "train": {"batch_size": 100, "learning_rate": 0.01},
-        "embedding_dim": 6,
-    }
-    settings = settings_of({"source": "a.csv", "columns": columns, **own})
-    defaults = {"hidden": (8,), "layers": 1, "dropout": 0.0}
-    trial = optuna.trial.FixedTrial(present(settings, defaults))
-    assert changed(settings, suggested(trial, settings, defaults)) == dataclasses.replace(
-        settings, model=ModelSettings("dcn_v2", {"hidden": [50, 20], "layers": 2, "dropout": 0.0})
-    )
 
 
 # ---- JSON Schema

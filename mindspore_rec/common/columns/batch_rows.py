@@ -11,12 +11,13 @@ import pandas as pd
 import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import to_column, to_record_batch, values_array
+from mindspore_rec.common.columns.shared_keys import SharedKeys
 
 __all__ = ["BatchRows", "flat_values"]
 
 
 class BatchRows:
-    """Columns of a batch. Each column is converted when a method returns the column.
+    """Columns of a batch. A column is converted to Arrow once, when a method first returns it.
 
     Args:
         rows: an Arrow RecordBatch or Table, a DataFrame, or a dict, tuple or list of arrays or
@@ -30,6 +31,7 @@ class BatchRows:
             on.
         by_place: True if features refer to columns by place, False if by name, None if both are
             legal.
+        keys: keys of the columns, which the outputs of a pipeline share.
 
     Raises:
         TypeError: `rows` is of an unsupported type.
@@ -54,6 +56,8 @@ class BatchRows:
             self._columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self.names = list(self._columns if names is None else names)
         self._known = frozenset(self.names)
+        self._arrow: dict[str, pa.Array] = {}
+        self.keys = SharedKeys()
 
     def name_of(self, column: str | int) -> str | None:
         """Return a column's name from its name or place; None if the batch lacks the column."""
@@ -85,10 +89,12 @@ class BatchRows:
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
-        column = self._columns[name]
-        if hasattr(column, "asnumpy"):  # a Tensor
-            column = column.asnumpy()
-        return to_column(name, column)
+        if name not in self._arrow:
+            column = self._columns[name]
+            if hasattr(column, "asnumpy"):  # a Tensor
+                column = column.asnumpy()
+            self._arrow[name] = to_column(name, column)
+        return self._arrow[name]
 
 
 def _check_names(names: Sequence[str]) -> None:

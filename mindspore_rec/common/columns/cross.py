@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pyarrow as pa
 from mindspore_rec.common.columns.hashing import mix64, salt_word
 from mindspore_rec.common.columns.joint import JointFeature, field_of
 from mindspore_rec.common.columns.transforms import Feature
+
+if TYPE_CHECKING:
+    from mindspore_rec.common.columns.shared_keys import SharedKeys
 
 __all__ = ["Cross"]
 
@@ -57,12 +60,15 @@ class Cross(JointFeature):
         self.field = "_x_".join(str(part.column) for part in self.parts) if field is None else field
         salt_word(self.field)
 
-    def apply(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+    def apply(
+        self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
+    ) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
         words = np.full(len(values), salt_word(self.field), np.uint64)
         for part in self.parts:
-            keys = part.apply(field_of(values, part.column), learn)
-            words = mix64(words ^ keys.view(np.uint64))
+            column = field_of(values, part.column)
+            made = part.apply(column, learn) if keys is None else keys.of(part, column, learn)
+            words = mix64(words ^ made.view(np.uint64))
         return words.view(np.int64)
 
     def fit(self, values: pa.StructArray) -> Cross:

@@ -515,7 +515,7 @@ def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:
     name = column_of(timestamp, view)
     if timestamp.transform is None:
         return view.raw(name)
-    return timestamp.transform.apply(view.arrow(name), learn=False)
+    return view.keys.of(timestamp.transform, view.arrow(name), learn=False)
 
 
 def name_taken(name: str) -> ValueError:

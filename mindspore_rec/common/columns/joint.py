@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.common.columns.transforms import Feature
+
+if TYPE_CHECKING:
+    from mindspore_rec.common.columns.shared_keys import SharedKeys
 
 __all__ = ["JointFeature", "field_of"]
 
@@ -44,22 +48,28 @@ class JointFeature(Feature):
         return self.columns
 
     @abstractmethod
-    def apply(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+    def apply(
+        self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
+    ) -> np.ndarray:
         """Return the values as an array ``[B]`` or ``[B, width]``.
 
         Args:
             values: `columns`, ``[B]``.
             learn: True to let the statistics first learn from the values.
+            keys: keys of the same rows that other transforms have computed. Default: none.
         """
 
-    def apply_training(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+    def apply_training(
+        self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
+    ) -> np.ndarray:
         """Return the values of rows on which a network trains. Default: as `apply`.
 
         Args:
             values: `training_columns`, ``[B]``.
             learn: True to let the statistics first learn from the values.
+            keys: as for `apply`.
         """
-        return self.apply(values, learn)
+        return self.apply(values, learn, keys)
 
 
 def field_of(values: pa.StructArray, column: str | int) -> pa.Array:

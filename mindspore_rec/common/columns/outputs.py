@@ -274,12 +274,12 @@ def _values(
         return keys.reshape(-1)
     if isinstance(member, JointFeature):
         if training:
-            return member.apply_training(_joint(member.training_columns, rows), learn)
-        return member.apply(_joint(member.columns, rows), learn)
+            return member.apply_training(_joint(member.training_columns, rows), learn, rows.keys)
+        return rows.keys.of(member, _joint(member.columns, rows), learn)
     column = rows.arrow(column_of(member, rows))
     if member.reads_lists:
         return member.apply(values_array(f"column {member.column!r} must", column), learn)
-    return member.apply(_single_values(member.column, column), learn)
+    return rows.keys.of(member, _single_values(member.column, column), learn)
 
 
 def _spec_keys(spec: FeatureSpec, rows: BatchRows, learn: bool) -> np.ndarray:

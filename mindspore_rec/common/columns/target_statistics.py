@@ -16,6 +16,7 @@ from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.hashing import mix64
 from mindspore_rec.common.columns.joint import JointFeature, field_of
 from mindspore_rec.common.columns.labels import Label
+from mindspore_rec.common.columns.shared_keys import SharedKeys
 from mindspore_rec.common.columns.transforms import Feature
 from mindspore_rec.common.columns.value_sums import ValueSums
 
@@ -145,7 +146,7 @@ class TargetStatistics(JointFeature):
         """
         self._edges = np.empty(0, np.int64)
         if self.by == "past":
-            times = _applied(self.others[0], values)
+            times = _applied(self.others[0], values, SharedKeys())
             shares = np.arange(1, _CHUNKS) / _CHUNKS
             edges = np.quantile(times, shares, method="inverted_cdf") if len(times) else []
             self._edges = np.unique(np.asarray(edges, np.int64))
@@ -179,17 +180,18 @@ class TargetStatistics(JointFeature):
             weights: further weights of the rows, ``[N]``, by which their own are multiplied.
                 Default: None.
         """
+        shared = SharedKeys()
         counted = np.ones(len(values)) if weights is None else weights.astype(np.float64)
         if self.weight is not None:
-            counted = counted * _applied(self.weight, values)
-        labels = [_applied(label, values).astype(np.float64) for label in self.labels]
+            counted = counted * _applied(self.weight, values, shared)
+        labels = [_applied(label, values, shared).astype(np.float64) for label in self.labels]
         squares = [label**2 for label in labels]
-        places = self._places(values)
+        places = self._places(values, shared)
         sums = np.stack([counted, *(counted * label for label in labels)], axis=1)
         of_all = np.concatenate([sums, np.stack([counted * s for s in squares], axis=1)], axis=1)
         new = ValueSums.of(np.zeros(len(values), np.int64), places, of_all, self._count)
         self._rows = self._rows.merged(new)
-        keys = [_applied(part, values) for part in self.parts]
+        keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
         # Merging takes as long as the result is large, so rows wait until they are as many.
@@ -238,25 +240,31 @@ class TargetStatistics(JointFeature):
 
     # ---- numbers
 
-    def apply(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+    def apply(
+        self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
+    ) -> np.ndarray:
         """Return the numbers of rows to predict, float32 ``[B, width]``."""
+        shared = SharedKeys() if keys is None else keys
         rows = self._rows.total(_ALL)
         made = [
-            self._numbers(place, known.total(_applied(part, values)), rows, 1.0)
+            self._numbers(place, known.total(_applied(part, values, shared)), rows, 1.0)
             for place, (known, part) in enumerate(zip(self._values, self.parts, strict=True))
         ]
         return np.concatenate(made, axis=1, dtype=np.float32)
 
-    def apply_training(self, values: pa.StructArray, learn: bool) -> np.ndarray:
+    def apply_training(
+        self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
+    ) -> np.ndarray:
         """Return the numbers of rows on which a network trains, float32 ``[B, width]``."""
-        places = self._places(values)
+        shared = SharedKeys() if keys is None else keys
+        places = self._places(values, shared)
         of_part = np.arange(self._count)
         everywhere = np.zeros(self._count, np.int64)
         seen = ValueSums.without if self.by == "folds" else ValueSums.before
         rows = seen(self._rows, everywhere, of_part)[places]
         more = _FOLDS / (_FOLDS - 1) if self.by == "folds" else 1.0
         made = [
-            self._numbers(place, seen(known, _applied(part, values), places), rows, more)
+            self._numbers(place, seen(known, _applied(part, values, shared), places), rows, more)
             for place, (known, part) in enumerate(zip(self._values, self.parts, strict=True))
         ]
         return np.concatenate(made, axis=1, dtype=np.float32)
@@ -285,13 +293,13 @@ class TargetStatistics(JointFeature):
         frequency = np.minimum(2 * np.log1p(count * more) / most - 1, 1)
         return np.concatenate([np.tanh(differences / 2), frequency], axis=1)
 
-    def _places(self, values: pa.StructArray) -> np.ndarray:
+    def _places(self, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
         """Return the fold, or the interval of time, of each row, int64 ``[B]``."""
         if self.by == "past":
-            return np.searchsorted(self._edges, _applied(self.others[0], values), "left")
+            return np.searchsorted(self._edges, _applied(self.others[0], values, keys), "left")
         words = np.zeros(len(values), np.uint64)
         for each in self.others:
-            column = _applied(each, values)
+            column = _applied(each, values, keys)
             if column.dtype != np.int64:
                 column = column.astype(np.float32) + np.float32(0)  # -0.0 becomes 0.0
                 column = column.view(np.int32).astype(np.int64)
@@ -342,11 +350,11 @@ def _columns_of(features: Sequence[Feature]) -> tuple[str | int, ...]:
     return tuple(dict.fromkeys(column for each in features for column in each.columns))
 
 
-def _applied(feature: Feature, values: pa.StructArray) -> np.ndarray:
+def _applied(feature: Feature, values: pa.StructArray, keys: SharedKeys) -> np.ndarray:
     """Return the values of a transform, which reads one or several of the columns."""
-    if isinstance(feature, JointFeature):
-        return feature.apply(values, learn=False)
-    return feature.apply(field_of(values, feature.column), learn=False)
+    is_joint = isinstance(feature, JointFeature)
+    column = values if is_joint else field_of(values, feature.column)
+    return keys.of(feature, column, learn=False)
 
 
 def _encoded(sums: ValueSums) -> dict[str, Any]:

@@ -129,14 +129,20 @@ class BinaryMetric(Metric):
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
             # Either predictions or labels may have a single column for all tasks, but not both.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
-        scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
-        labels = as_labels(label, self.inputs[1])
+        scores, labels = self._checked(prediction, label)
         check_same_length(prediction=scores, label=labels)
         others = arrays[2:]
         if self._weighted:
             others = [self._weights_of(others[0], labels)]
         self._add(labels, scores, *others)
         self._count(len(labels), others)
+
+    def _checked(
+        self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
+    ) -> tuple[FloatArray, npt.NDArray[Any]]:
+        """Return the predictions and labels `[B]` of a batch, if they are legal."""
+        scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
+        return scores, as_labels(label, self.inputs[1])
 
     def eval(self) -> float:
         """Return the metric over the rows seen since the last :meth:`clear`.
@@ -236,7 +242,7 @@ class BinaryMetric(Metric):
         """Add another metric's state of `rows` rows; `_rows` does not include these rows yet."""
 
     @abstractmethod
-    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+    def _add(self, label: npt.NDArray[Any], prediction: FloatArray, *others: Any) -> None:
         """Add checked rows ``[B]``; ``others`` are the unchecked inputs after the first two.
 
         If the metric is weighted, ``others`` is the checked weights.

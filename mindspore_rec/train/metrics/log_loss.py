@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mindspore_rec.common.metrics.functional import background_entropy, example_log_loss
 from mindspore_rec.common.metrics.inputs import FloatArray
-from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.row_mean import RowMean
 
 __all__ = ["LogLoss", "NormalizedEntropy"]
 
 
-class LogLoss(BinaryMetric):
+class LogLoss(RowMean):
     """Mean binary cross entropy, in nats, over the rows of all batches so far.
 
     Definition and clipping: `mindspore_rec.metrics.functional.log_loss`. Constant memory.
@@ -33,25 +33,8 @@ class LogLoss(BinaryMetric):
         0.1643
     """
 
-    takes_weights: ClassVar[bool] = True
-
-    def clear(self) -> None:
-        """Forget everything seen."""
-        super().clear()
-        self._loss_sum = 0.0
-
-    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
-        losses = example_log_loss(label, prediction, from_logits=self.from_logits)
-        self._loss_sum += float((others[0] * losses if self._weighted else losses).sum())
-
-    def _state(self) -> dict[str, npt.NDArray[Any]]:
-        return {"loss_sum": np.array(self._loss_sum)}
-
-    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        self._loss_sum += float(state["loss_sum"])
-
-    def _value(self) -> float:
-        return self._loss_sum / self._total if self._total else float("nan")
+    def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:
+        return example_log_loss(label, prediction, from_logits=self.from_logits)
 
 
 class NormalizedEntropy(LogLoss):

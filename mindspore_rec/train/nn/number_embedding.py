@@ -8,16 +8,15 @@ from typing import Any
 from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
-from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.checks import check_number
 from mindspore_rec.common.old_arguments import Renamed, takes_old
-from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
-from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import Columns, Program
+from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["NumberEmbedding"]
 
 
-class NumberEmbedding(FusedLayer):
+class NumberEmbedding(NumberVectors):
     r"""Embed numbers as fields: multiply each number by a learned vector.
 
     .. math::
@@ -57,30 +56,17 @@ class NumberEmbedding(FusedLayer):
         [[[1.0, 2.0, 3.0], [40.0, 50.0, 60.0]]]
     """
 
-    rounds_products = False
-
     @takes_old(Renamed("dim", "embedding_dim"))
     def __init__(self, numbers: int, embedding_dim: int, std: float = 0.01) -> None:
-        super().__init__("float32")
-        self.numbers = check_int("numbers", numbers, 1, 1 << 16)
-        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
-        if not check_number("std", std) >= 0:
-            raise ValueError(f"std must be at least 0, got {std}")
-        self.in_features = (self.numbers,)
-        self.out_features = self.numbers * self.dim
+        super().__init__(numbers, embedding_dim)
+        check_number("std", std, low=0)
         first = initializer(Normal(std), (self.numbers, self.dim))
         self.vectors = Parameter(first, name="vectors")
         self._fuse()
 
-    def construct(self, x: Tensor) -> Tensor:
+    def vectors_of(self, x: Tensor) -> Tensor:
         """Return the scaled vectors."""
-        check_inputs((x,), self.in_features)
-        if x.shape[1:] != (self.numbers,):
-            raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
-        if self.is_fused:
-            scaled = self._run_fused((x, self.vectors))
-            return scaled.reshape((-1, self.numbers, self.dim))
-        return ops.expand_dims(widened(x), 2) * self.vectors
+        return ops.expand_dims(x, 2) * self.vectors
 
     def learned(self) -> Any:
         """Return the parameters in the order in which `add_to` uses them."""

@@ -9,12 +9,12 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Normal, initializer
 
 from mindspore_rec.common.checks import check_int, check_number
-from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
+from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["PeriodicEmbedding"]
 
 
-class PeriodicEmbedding(nn.Cell):
+class PeriodicEmbedding(NumberVectors):
     r"""Embed each number by sines and cosines, a linear layer that all numbers share, and ReLU.
 
     .. math::
@@ -57,25 +57,17 @@ class PeriodicEmbedding(nn.Cell):
     def __init__(
         self, numbers: int, embedding_dim: int, frequencies: int = 24, scale: float = 0.5
     ) -> None:
-        super().__init__()
-        self.numbers = check_int("numbers", numbers, 1, 1 << 16)
-        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
+        super().__init__(numbers, embedding_dim)
         check_int("frequencies", frequencies, 1, 4096)
-        if not check_number("scale", scale) > 0:
-            raise ValueError(f"scale must be > 0, got {scale}")
-        self.in_features = (self.numbers,)
-        self.out_features = self.numbers * self.dim
+        check_number("scale", scale, low=0, low_open=True)
         first = initializer(Normal(scale), (self.numbers, frequencies))
         self.frequencies = Parameter(first, name="frequencies")
         self.linear = nn.Dense(
             2 * frequencies, self.dim, weight_init=HeUniform(math.sqrt(5)), bias_init="zeros"
         )
 
-    def construct(self, x: Tensor) -> Tensor:
-        """Return the vectors of the numbers."""
-        check_inputs((x,), self.in_features)
-        if x.shape[1:] != (self.numbers,):
-            raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
-        angles = ops.expand_dims(widened(x), 2) * (self.frequencies * (2 * math.pi))
+    def vectors_of(self, x: Tensor) -> Tensor:
+        """Return the layer's outputs for the waves."""
+        angles = ops.expand_dims(x, 2) * (self.frequencies * (2 * math.pi))
         waves = ops.concat((ops.sin(angles), ops.cos(angles)), 2)
         return ops.relu(self.linear(waves))

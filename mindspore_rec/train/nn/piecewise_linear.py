@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.common.checks import check_int, check_number
-from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
+from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["PiecewiseLinear"]
 
 
-class PiecewiseLinear(nn.Cell):
+class PiecewiseLinear(NumberVectors):
     r"""Embed each number by a learned curve, which is linear between equally spaced knots.
 
     .. math::
@@ -62,26 +62,18 @@ class PiecewiseLinear(nn.Cell):
     """
 
     def __init__(self, numbers: int, embedding_dim: int, bins: int = 64, std: float = 0.01) -> None:
-        super().__init__()
-        self.numbers = check_int("numbers", numbers, 1, 1 << 16)
-        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
+        super().__init__(numbers, embedding_dim)
         self.bins = check_int("bins", bins, 1, 4096)
-        if not check_number("std", std) >= 0:
-            raise ValueError(f"std must be at least 0, got {std}")
-        self.in_features = (self.numbers,)
-        self.out_features = self.numbers * self.dim
+        check_number("std", std, low=0)
         first = initializer(Normal(std), (self.numbers, 1, self.dim)).init_data().asnumpy()
         places = np.linspace(-1, 1, bins + 1, dtype=np.float32)
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
         # Row of each number's first knot, if all knots are the rows of one matrix.
         self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
 
-    def construct(self, x: Tensor) -> Tensor:
-        """Return the vectors of the numbers."""
-        check_inputs((x,), self.in_features)
-        if x.shape[1:] != (self.numbers,):
-            raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
-        place = (widened(x) + 1.0) * (self.bins / 2)
+    def vectors_of(self, x: Tensor) -> Tensor:
+        """Return the points of the curves."""
+        place = (x + 1.0) * (self.bins / 2)
         knot = ops.minimum(ops.relu(ops.floor(place)), float(self.bins - 1))
         row = ops.cast(knot, ms.int32) + self.first_knots
         knots = ops.reshape(self.knots, (-1, self.dim))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SharedKeys: the keys of a batch, which several outputs read and one of them computes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.columns.cross import Cross
+from mindspore_rec.common.columns.joint import JointFeature
+from mindspore_rec.common.columns.labels import Times
+from mindspore_rec.common.columns.transforms import Category, Feature, Key, TimePart
+
+__all__ = ["SharedKeys"]
+
+# Transforms whose result follows from the column and from these attributes alone.
+_SETTINGS: dict[type[Feature], attrgetter] = {
+    Category: attrgetter("column", "field", "values"),
+    Key: attrgetter("column"),
+    Times: attrgetter("column", "unit", "format"),
+    TimePart: attrgetter("column", "part", "unit", "format"),
+}
+
+
+class SharedKeys:
+    """Keys of one batch. Transforms with the same settings compute the keys of a column once.
+
+    The ids of a network, the statistics of labels, the folds of these statistics and crosses read
+    the same columns. A transform that learns, or a class that is not of this library, computes its
+    values at each call.
+
+    Example:
+        >>> keys, ages = SharedKeys(), pa.array([30, 40])
+        >>> first = keys.of(Category("age"), ages, learn=False)
+        >>> keys.of(Category("age"), ages, learn=False) is first
+        True
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, np.ndarray] = {}
+
+    def of(self, feature: Feature, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the values of a transform; the caller must not change the array.
+
+        Args:
+            feature: the transform.
+            values: what `feature.apply` takes, always of the same batch.
+            learn: True to let the statistics first learn from the values.
+        """
+        settings = _settings_of(feature)
+        if settings is None:
+            return self._applied(feature, values, learn)
+        # Threads that need the same keys at the same time may both compute them.
+        if settings not in self._made:
+            self._made[settings] = self._applied(feature, values, learn)
+        return self._made[settings]
+
+    def _applied(self, feature: Feature, values: pa.Array, learn: bool) -> np.ndarray:
+        if isinstance(feature, JointFeature):
+            return feature.apply(values, learn, self)
+        return feature.apply(values, learn)
+
+
+def _settings_of(feature: Feature) -> Hashable:
+    """Return what decides the keys that a transform makes of its columns; None if it may learn."""
+    if type(feature) is Cross:
+        parts = [_settings_of(part) for part in feature.parts]
+        return None if None in parts else (Cross, feature.field, *parts)
+    of_kind = _SETTINGS.get(type(feature))
+    return None if of_kind is None else (type(feature), of_kind(feature))
