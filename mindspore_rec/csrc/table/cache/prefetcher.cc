@@ -101,8 +101,10 @@ void Prefetcher::Main() {
     queued_.pop_front();
     try {
       FetchRows(&lock, fetch.get(), &batch);
+#ifdef __GLIBCXX__
     } catch (abi::__forced_unwind&) {
       throw;  // Python ends a thread so that asks for its lock while it shuts down
+#endif
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
       fetch->error = std::current_exception();
