@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of click prediction over batches, as subclasses of MindSpore's `Metric`.
+"""Metrics of click prediction and of rankings, as subclasses of MindSpore's `Metric`.
 
 The module `functional` provides the metrics in the form of NumPy functions over whole arrays.
 """
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from mindspore_rec.train.metrics.log_loss import (
         LogLoss as LogLoss,
         NormalizedEntropy as NormalizedEntropy,
+    )
+    from mindspore_rec.train.metrics.ranking import (
+        MAP as MAP,
+        MRR as MRR,
+        NDCG as NDCG,
+        Coverage as Coverage,
+        HitRate as HitRate,
+        Recall as Recall,
     )
     from mindspore_rec.train.metrics.streaming_auc import StreamingAUC as StreamingAUC
 else:
