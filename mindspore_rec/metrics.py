@@ -2,6 +2,7 @@
 """Metrics of click prediction and of rankings, as subclasses of MindSpore's `Metric`.
 
 The module `functional` provides the metrics in the form of NumPy functions over whole arrays.
+`rank_targets` and `top_items` compare users' vectors with the vectors of all items.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ from mindspore_rec.common.lazy import lazily
 if TYPE_CHECKING:
     from mindspore_rec.common.metrics import functional as functional
     from mindspore_rec.common.metrics.functional import ReliabilityCurve as ReliabilityCurve
+    from mindspore_rec.common.metrics.item_ranks import (
+        rank_targets as rank_targets,
+        top_items as top_items,
+    )
     from mindspore_rec.train.metrics.auc import AUC as AUC
     from mindspore_rec.train.metrics.calibration import Calibration as Calibration
     from mindspore_rec.train.metrics.gauc import GAUC as GAUC

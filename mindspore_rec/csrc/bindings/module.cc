@@ -11,6 +11,7 @@
 #include "bindings/interpreter.h"
 #include "bindings/library.h"
 #include "bindings/quantised_rows.h"
+#include "bindings/ranking.h"
 #include "bindings/shared_rows.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_module.h"
@@ -28,5 +29,6 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindFiles(m);
   msrec::BindLibrary(m);
   msrec::BindDense(m);
+  msrec::BindRanking(&m);
   msrec::BindWorkers(m);
 }
