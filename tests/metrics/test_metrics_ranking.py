@@ -140,6 +140,8 @@ def test_any_order_batches_and_merging_give_the_same_bits(kind, ranks, data) -> 
     flat, offsets = ragged(ranks)
     assert FUNCTIONS[kind](flat, k=7, offsets=offsets) == whole.eval()
     assert 0 <= whole.eval() <= 1
+    values = functional.ranking_values(FUNCTIONS[kind].__name__, flat, 7, offsets)
+    assert values.mean() == pytest.approx(whole.eval(), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -207,6 +209,8 @@ def test_coverage_counts_items_once() -> None:
         (lambda: functional.mid_ranks([[1, 2]], [0, 1]), ValueError, "target must have the shape"),
         (lambda: functional.relevant_ranks([[1, 2]], [[1]]), ValueError, "relevance must have"),
         (lambda: functional.relevant_ranks([[1, 2]], [[1, 2]]), ValueError, "must be 0 or 1"),
+        (lambda: functional.ranking_values("auc", [1], 3), ValueError, "metric must be one of"),
+        (lambda: functional.ranking_values("ndcg", [1], 0), ValueError, "k must be at least 1"),
         (lambda: functional.coverage([3], 3), ValueError, r"items must be in \[-1, 3\)"),
         (lambda: functional.coverage([0.5], 3), TypeError, "items must be integers"),
         (lambda: Coverage(0), ValueError, "catalogue must be at least 1"),

@@ -43,6 +43,7 @@ from mindspore_rec.common.metrics.ranking import (
     mean_reciprocal_rank,
     mid_ranks,
     ndcg,
+    ranking_values,
     recall,
     relevant_ranks,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "mid_ranks",
     "ndcg",
     "normalized_entropy",
+    "ranking_values",
     "recall",
     "relevant_ranks",
     "reliability_curve",

@@ -43,6 +43,7 @@ __all__ = [
     "mid_ranks",
     "ndcg",
     "places_of",
+    "ranking_values",
     "recall",
     "relevant_ranks",
 ]
@@ -162,6 +163,34 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
         0.75
     """
     return _mean(precision_of_rows, rank, k, offsets)
+
+
+def ranking_values(
+    metric: str, rank: npt.ArrayLike, k: int | None, offsets: npt.ArrayLike | None = None
+) -> npt.NDArray[np.float64]:
+    """Return the value of each row, for instance to resample rows or to compare two models.
+
+    Args:
+        metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
+        rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
+        k: number of items that are looked at. None: all items.
+        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+
+    Returns:
+        float64 ``[B]``, whose mean is the metric.
+
+    Raises:
+        ValueError: the metric is unknown.
+
+    Examples:
+        >>> ranking_values("ndcg", [1, 3, 30], 10)
+        array([1. , 0.5, 0. ])
+    """
+    if metric not in ROW_METRICS:
+        raise ValueError(f"metric must be one of {', '.join(ROW_METRICS)}, got {metric!r}")
+    if k is not None and k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    return ROW_METRICS[metric](places_of(rank, offsets), k)
 
 
 def coverage(items: npt.ArrayLike, catalogue: int) -> float:
