@@ -454,6 +454,27 @@ def state_width(rule: str, dim: int, centered: bool = False) -> int: ...
 def set_num_threads(num_threads: int) -> None: ...
 def hash_ids(ids: np.ndarray) -> int: ...
 def crc32c(data: bytes | memoryview | np.ndarray, crc: int = 0) -> int: ...
+def rank_targets(
+    users: np.ndarray,
+    items: np.ndarray,
+    bias: np.ndarray | None,
+    target: np.ndarray,
+    target_offsets: np.ndarray,
+    masked: np.ndarray,
+    masked_offsets: np.ndarray,
+) -> np.ndarray:
+    """Return float64 mid ranks of targets. common/metrics/item_ranks.py explains the arguments."""
+
+def top_items(
+    users: np.ndarray,
+    items: np.ndarray,
+    bias: np.ndarray | None,
+    masked: np.ndarray,
+    masked_offsets: np.ndarray,
+    k: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best items int64 `[B, k]` and their scores float32 `[B, k]`."""
+
 def row_digests(keys: np.ndarray, rows: np.ndarray) -> np.ndarray: ...
 
 CHECK_BYTES: int

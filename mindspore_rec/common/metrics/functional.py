@@ -11,6 +11,11 @@ than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``
 ValueError too. Predictions that are not numbers raise TypeError.
 
 A row with the optional weight w, at least 0, counts like w equal rows.
+
+The metrics of rankings have the ranks of relevant items as their argument: `recall`, `hit_rate`,
+`ndcg`, `mean_reciprocal_rank` and `average_precision`. The module `common/metrics/ranking.py`
+defines ranks, ties and these metrics. `mid_ranks` and `relevant_ranks` compute ranks from scores,
+and `coverage` is a share of all items.
 """
 
 from __future__ import annotations
@@ -31,6 +36,17 @@ from mindspore_rec.common.metrics.inputs import (
     check_same_length,
     task_column,
 )
+from mindspore_rec.common.metrics.ranking import (
+    average_precision,
+    coverage,
+    hit_rate,
+    mean_reciprocal_rank,
+    mid_ranks,
+    ndcg,
+    ranking_values,
+    recall,
+    relevant_ranks,
+)
 
 __all__ = [
     "PROBABILITY_EPS",
@@ -40,15 +56,24 @@ __all__ = [
     "auc_from_counts",
     "auc_of_classes",
     "auc_of_weights",
+    "average_precision",
     "background_entropy",
     "bin_edges",
     "bin_sums",
     "calibration",
+    "coverage",
     "curve_of_sums",
     "example_log_loss",
     "gauc",
+    "hit_rate",
     "log_loss",
+    "mean_reciprocal_rank",
+    "mid_ranks",
+    "ndcg",
     "normalized_entropy",
+    "ranking_values",
+    "recall",
+    "relevant_ranks",
     "reliability_curve",
     "sigmoid",
     "weighted_mean",

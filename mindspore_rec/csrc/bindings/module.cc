@@ -12,6 +12,7 @@
 #include "bindings/library.h"
 #include "bindings/python_entry.h"
 #include "bindings/quantised_rows.h"
+#include "bindings/ranking.h"
 #include "bindings/shared_rows.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_module.h"
@@ -30,5 +31,6 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindFiles(m);
   msrec::BindLibrary(m);
   msrec::BindDense(m);
+  msrec::BindRanking(&m);
   msrec::BindWorkers(m);
 }

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from mindspore_rec.common.metrics.functional import auc_error_bound, auc_from_counts, sigmoid
 from mindspore_rec.common.metrics.inputs import FloatArray
-from mindspore_rec.train.metrics.base import BinaryMetric, check_integer
+from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.merged import check_integer
 
 __all__ = ["StreamingAUC"]
 

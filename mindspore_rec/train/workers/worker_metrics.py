@@ -11,7 +11,7 @@ from mindspore import Tensor
 
 from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
 from mindspore_rec.common.parallel.channel import Group
-from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.merged import MergedMetric
 
 __all__ = ["WorkerMetrics", "whole_outputs"]
 
@@ -39,7 +39,7 @@ class WorkerMetrics:
         self._merged = {
             name: metric
             for name, metric in metrics.items()
-            if group.size == 1 or (isinstance(metric, BinaryMetric) and not metric.order_matters)
+            if group.size == 1 or (isinstance(metric, MergedMetric) and not metric.order_matters)
         }
         self._fed = {name: metric for name, metric in metrics.items() if name not in self._merged}
 

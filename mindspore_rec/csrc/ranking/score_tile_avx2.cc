@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop that computes a tile of scores, for one instruction set. The build (setup.py) chooses
+// compiler flags by this file's name.
+#define MSREC_SCORE_TILE_SYMBOL ScoreTileAvx2
+#include "ranking/score_tile.inl"
