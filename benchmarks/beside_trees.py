@@ -42,7 +42,12 @@ from benchmarks.trees.rivals import RIVALS
 from benchmarks.trees.tasks import LABEL, TASKS, Parts
 
 OURS = "mindspore-rec"
-NEEDS = {"LightGBM": "lightgbm", "LightGBM-codes": "lightgbm", "CatBoost": "catboost"}
+NEEDS = {
+    "LightGBM": "lightgbm",
+    "LightGBM-codes": "lightgbm",
+    "LightGBM-statistics": "lightgbm",
+    "CatBoost": "catboost",
+}
 
 
 def run(

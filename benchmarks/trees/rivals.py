@@ -5,18 +5,25 @@ Each learner gets the columns as they are. Texts are categories, of the learner'
 is replaced by the hour and the weekday. A list is replaced by a flag per value (`|` separates the
 values). LightGBM and CatBoost have their default settings, and stop when the validation rows' AUC
 has not risen for 50 trees.
+
+`LightGBM-statistics` also gets the numbers of `TargetStatistics` that `infer_schema` proposes: mean
+label and frequency per value, from the same training rows as the network's.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from benchmarks.trees.tasks import LABEL, TIME, Parts
+from mindspore_rec import Schema
+from mindspore_rec.data import infer_schema, read
 
 __all__ = ["RIVALS", "Scores"]
 
@@ -49,7 +56,33 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _lightgbm(codes: bool) -> Callable[[Parts, int], Scores]:
+def _with_statistics(parts: Parts, features: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return the features with the numbers of the schema's statistics beside them."""
+    time = TIME if TIME in parts.train else None
+    columns = list(infer_schema(parts.train, LABEL, time=time).columns)
+    if not parts.by_time:
+        columns = [
+            replace(each, statistics="folds") if each.statistics else each  # type: ignore[type-var]
+            for each in columns
+        ]
+    schema = Schema(columns).fit(parts.train)
+    if not schema.has_statistics:
+        return features
+    schema.fit_statistics(read(parts.train, schema))
+    ends = (".mean", ".count")
+    chosen = [k for k, name in enumerate(schema.numbers) if name.endswith(ends)]
+    made = {}
+    for name, frame in features.items():
+        rows = pa.RecordBatch.from_pandas(getattr(parts, name), preserve_index=False)
+        arrays = next(iter(schema.arrow_batches([rows], training=name == "train")))
+        numbers = np.array(arrays.column("numbers").to_pylist(), np.float32)[:, chosen]
+        names = [schema.numbers[k] for k in chosen]
+        statistics = pd.DataFrame(numbers, index=frame.index, columns=names)
+        made[name] = pd.concat([frame, statistics], axis=1)
+    return made
+
+
+def _lightgbm(codes: bool = False, statistics: bool = False) -> Callable[[Parts, int], Scores]:
     def scores(parts: Parts, seed: int) -> Scores:
         import lightgbm
 
@@ -59,6 +92,8 @@ def _lightgbm(codes: bool) -> Callable[[Parts, int], Scores]:
                 name: frame.apply(lambda c: c.cat.codes if hasattr(c, "cat") else c)
                 for name, frame in made.items()
             }
+        if statistics:
+            made = _with_statistics(parts, made)
         model = lightgbm.LGBMClassifier(
             n_estimators=_MOST_TREES, random_state=seed, n_jobs=os.cpu_count(), verbose=-1,
             bagging_seed=seed, feature_fraction_seed=seed,
@@ -122,8 +157,9 @@ def _probabilities(model: Any, features: pd.DataFrame) -> np.ndarray:
 
 
 RIVALS: dict[str, Callable[[Parts, int], Scores]] = {
-    "LightGBM": _lightgbm(codes=False),
+    "LightGBM": _lightgbm(),
     "LightGBM-codes": _lightgbm(codes=True),
+    "LightGBM-statistics": _lightgbm(statistics=True),
     "CatBoost": _catboost,
     "logistic-regression": _logistic,
 }
