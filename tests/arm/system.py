@@ -85,7 +85,9 @@ class ArmSystem:
         options = ("--quiet", "--upgrade", "--only-binary=:all:", "--python-version=3.11")
         target = ("--target", str(self.site), "--platform=any", *platforms)
         pip = (sys.executable, "-m", "pip", "install", *options, *target)
-        subprocess.run([*pip, f"{wheel}[mpi]", *TEST_PACKAGES], check=True)
+        # Its warnings are of packages in this Python's own environment.
+        command = [*pip, f"{wheel}[mpi]", *TEST_PACKAGES]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
     def command(self, *command: str | Path, **variables: str) -> list[str]:
         """Return the command line that runs a program of the system."""

@@ -159,7 +159,9 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     # The linker reads these as the libraries' names without versions.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
-        "libc.so": f"GROUP({' '.join(map(str, libraries))} {archive} {here('libc_nonshared.a')} "
+        # The archive comes first, for today's libc.so.6 also has some of its functions, which an
+        # older one may lack.
+        "libc.so": f"GROUP({here('libc_nonshared.a')} {' '.join(map(str, libraries))} {archive} "
         f"AS_NEEDED({folder / _LOADERS[machine]}))",
         "libm.so": f"INPUT({folder / 'libm.so.6'})",
         "libpthread.so": f"INPUT({folder / 'libpthread.so.0'})",
