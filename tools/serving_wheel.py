@@ -2,8 +2,8 @@
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
 The small wheel has unchanged copies of the folders `common` (without its readers of YAML) and
-`serve`, the public modules, and the native core. The script compiles nothing, and nothing is copied
-by hand. MindSpore is not a requirement of the small wheel.
+`serve`, of the command `doctor`, of the public modules, and of the native core. The script compiles
+nothing, and nothing is copied by hand. MindSpore is not a requirement of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """
@@ -16,8 +16,10 @@ from pathlib import Path
 from wheel.wheelfile import WheelFile
 
 PACKAGE = "mindspore_rec"
-LEFT_OUT = ("train", "compat", "plan", "command", "csrc", "mpi_shim")
+LEFT_OUT = ("train", "compat", "plan", "csrc", "mpi_shim")
 FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of command and plan
+# Of the command, what `python -m mindspore_rec doctor` needs.
+COMMAND_FILES = ("__init__.py", "main.py", "options.py", "remedies.py", "json_file.py")
 NAME = "mindspore_rec_serving"
 REQUIRES = (
     "numpy<2,>=1.25",
@@ -52,7 +54,7 @@ def is_for_serving(file: str) -> bool:
         return False
     if "/".join((*folders, name)) in FILES_LEFT_OUT:
         return False
-    if not folders and name == "__main__.py":  # of the command, which trains
+    if folders == ["command"] and name not in COMMAND_FILES:
         return False
     return name.endswith((".py", ".pyi", "py.typed")) or name.startswith("_native.")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's log, before MindSpore is imported
 
+from mindspore_rec.command.json_file import write_json
 from mindspore_rec.command.options import add_commands
 from mindspore_rec.command.remedies import in_words_of_the_command
-from mindspore_rec.command.run_folder import RunFolder, write_json
 
 __all__ = ["main"]
 
@@ -97,6 +97,9 @@ def _of_full_disk(error: OSError, options: argparse.Namespace) -> str:
     """Return an error of a full disk with its place and a remedy."""
     place = error.filename2 or error.filename or getattr(options, "output", None)
     if place is None and hasattr(options, "run_dir"):
+        # The folder of a run needs the native core, which `doctor` does without.
+        from mindspore_rec.command.run_folder import RunFolder
+
         place = RunFolder(options.yaml, options.run_dir).path
     other = "-o" if options.command == "predict" else "--run"
     return (

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.command.fitting import close_tables, new_model
+from mindspore_rec.command.json_file import write_json
 from mindspore_rec.command.opened import rows_of
 from mindspore_rec.command.options import Result
-from mindspore_rec.command.run_folder import RunFolder, write_json
+from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import KafkaSettings, Settings
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.fitting import fit_to_rows

@@ -37,6 +37,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         _add_explain,
         _add_tune,
         _add_serve,
+        _add_doctor,
     ):
         add(commands)
 
@@ -72,7 +73,15 @@ def _added(
 
 def _runner(module: str) -> Callable[[argparse.Namespace], Result | None]:
     def run(options: argparse.Namespace) -> Result | None:
-        command = importlib.import_module(f"mindspore_rec.command.{module}")
+        name = f"mindspore_rec.command.{module}"
+        try:
+            command = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise ImportError(
+                "this wheel only serves: install mindspore_rec in place of mindspore_rec_serving"
+            ) from None
         result: Result | None = command.run(options)
         return result
 
@@ -260,6 +269,22 @@ def _add_serve(commands: Any) -> None:
     )
     _add_yaml(made)
     made.add_argument("--port", type=int, required=True, help="0: any that is free")
+
+
+def _add_doctor(commands: Any) -> None:
+    made = _added(
+        commands,
+        "doctor",
+        "doctor.run",
+        "Show what this machine has, what is used, and what to do about the rest. The exit code is "
+        "1 if the native core, MindSpore or a required package cannot be used.",
+        "mindspore-rec doctor --directory /mnt/ssd --kafka localhost:9092",
+    )
+    made.add_argument(
+        "--directory", default=".", help="folder whose disk is measured; default: the present one"
+    )
+    made.add_argument("--kafka", metavar="HOST:PORT", help="address of a Kafka broker to ask")
+    made.add_argument("--only", metavar="A,B", help="items to look at; default: all")
 
 
 def _least_one(text: str) -> int:

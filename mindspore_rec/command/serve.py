@@ -8,8 +8,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from mindspore_rec.command.json_file import write_json
 from mindspore_rec.command.options import Result
-from mindspore_rec.command.run_folder import RunFolder, write_json
+from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import read_settings
 
 __all__ = ["run"]

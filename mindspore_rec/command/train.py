@@ -18,11 +18,12 @@ from mindspore_rec.command.evaluation import (
     tables_of_scores,
     task_figures,
 )
+from mindspore_rec.command.json_file import read_json, write_json
 from mindspore_rec.command.leaking import leak_warnings
 from mindspore_rec.command.opened import Parts, open_for_refit, open_parts, schema_of
 from mindspore_rec.command.options import Result
 from mindspore_rec.command.report import Report, write_report
-from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
+from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import (
     KafkaSource,
     ModelSettings,

@@ -15,10 +15,11 @@ import pytest
 
 from mindspore_rec.command.explaining import column_importance, nearest, surprising_rows
 from mindspore_rec.command.figures import by_group, calibration_bins, figures_of
+from mindspore_rec.command.json_file import read_json, write_json
 from mindspore_rec.command.json_schema import object_schema
 from mindspore_rec.command.main import main
 from mindspore_rec.command.report import Report, write_report
-from mindspore_rec.command.run_folder import RunFolder, read_json, write_json
+from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
 from mindspore_rec.command.settings import Settings, TrainSettings, settings_of
 from mindspore_rec.command.thresholds import with_thresholds

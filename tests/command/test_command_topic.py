@@ -61,10 +61,12 @@ def send(address: str, topic: str, rows: int) -> None:
         writer.close()
 
 
-def test_lines_of_json_need_no_types(tmp_path: Path):
+def test_lines_of_json_need_no_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Types follow from the columns, of which the sample decides whether users are texts."""
     click_table(500).to_parquet(tmp_path / "sample.parquet")
     with started_broker(tmp_path / "kafka") as broker:
+        assert main(["doctor", "--only", "broker", "--kafka", broker.address]) == 0
+        assert f"{broker.address} answers, with 1 broker" in capsys.readouterr().out
         topic = make_topic(broker.address)
         rows = click_table(400).drop(columns=["tags", "time"])
         writer = KafkaWriter(broker.address)

@@ -13,11 +13,12 @@ from mindspore.train import Callback
 
 from mindspore_rec import load
 from mindspore_rec.command.fitting import Fitted, Place, close_tables, fit
+from mindspore_rec.command.json_file import read_json
 from mindspore_rec.command.main import main
 from mindspore_rec.command.opened import open_for_refit, open_parts, schema_of
 from mindspore_rec.command.ordering import in_time_order, training_batches
 from mindspore_rec.command.refitting import scaled_path
-from mindspore_rec.command.run_folder import RunFolder, read_json
+from mindspore_rec.command.run_folder import RunFolder
 from mindspore_rec.command.settings import read_settings
 from mindspore_rec.train.callbacks.plateau import EarlyStopping
 from mindspore_rec.train.callbacks.rates import RateSchedule

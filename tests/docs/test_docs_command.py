@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from mindspore_rec.command.doctor.probes import PROBES
 from mindspore_rec.command.main import main
 from mindspore_rec.command.opened import schema_of
 from mindspore_rec.command.settings import (
@@ -78,3 +79,28 @@ def test_the_yaml_is_legal_and_its_keys_are_explained(tmp_path: Path) -> None:
     assert keys == list(Settings.__dataclass_fields__)
     for name in TrainSettings.__dataclass_fields__:
         assert f"`{name}`" in table
+
+
+def test_the_page_of_the_doctor_has_every_item_and_state() -> None:
+    *lines, last = block("text").splitlines()
+    assert [line.split()[1] for line in lines] == list(PROBES)
+    states = re.findall(r"^\| `(\w+)`", PAGE.partition("| state |")[2].partition("\n\n")[0], re.M)
+    assert states == ["ok", "slow", "missing", "broken", "off"]
+    assert {line.split()[0] for line in lines} <= set(states)
+    assert last == "mindspore_rec can be used here"
+
+
+def test_the_doctor_prints_the_shape_of_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MINDSPORE_REC_SIMD", raising=False)
+    assert main(["doctor", "--only", "core,redis,prometheus,broker"]) == 0
+    shown = {line.split()[1]: line for line in block("text").splitlines()[:-1]}
+    for line in capsys.readouterr().out.splitlines():
+        item = line.split()[1]
+        assert shape(line) == shape(shown[item])
+
+
+def shape(line: str) -> str:
+    """Return a line with one sign for each number, and without names that differ by machine."""
+    return re.sub(r"\b(base|avx2|avx512) |\d[\d.,]*|, glibc", "#", line)

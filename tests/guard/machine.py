@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import mindspore
@@ -13,6 +12,7 @@ import numpy as np
 import onnxruntime
 
 from mindspore_rec import _native, get_num_threads
+from mindspore_rec.command.doctor.machine import cpu_field, cpu_flags
 from mindspore_rec.train.nn.fused.library import has_onednn
 
 __all__ = ["machine"]
@@ -24,8 +24,8 @@ def machine() -> dict[str, Any]:
     """Return a description of this machine and of the libraries that compute."""
     onednn = has_onednn()
     return {
-        "processor": _field("model name") or platform.machine(),
-        "features": [each for each in _flags() if any(name in each for name in _FEATURES)],
+        "processor": cpu_field("model name") or platform.machine(),
+        "features": [each for each in cpu_flags() if any(name in each for name in _FEATURES)],
         "cpus": len(os.sched_getaffinity(0)),
         "threads": get_num_threads(),
         "row kernels": _native.simd(),
@@ -41,15 +41,3 @@ def machine() -> dict[str, Any]:
             if name.startswith(("MINDSPORE_REC_", "ONEDNN_", "DNNL_", "OMP_"))
         },
     }
-
-
-def _flags() -> list[str]:
-    return sorted((_field("flags") or _field("Features")).split())
-
-
-def _field(name: str) -> str:
-    """Return a field of the first processor of /proc/cpuinfo, or ""."""
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.partition(":")[0].strip() == name:
-            return line.partition(":")[2].strip()
-    return ""

@@ -73,6 +73,28 @@ def test_a_name_of_training_says_what_to_install(unpacked: Path) -> None:
         )
 
 
+DOCTOR = """
+from mindspore_rec.command.main import main
+
+code = main(["doctor", "--only", "python,core,packages,mindspore,onednn,mpi,serving,tune"])
+print(code, main(["train", "clicks.yaml"]))
+"""
+
+
+def test_the_doctor_of_a_server_and_no_other_command(unpacked: Path) -> None:
+    done = run(unpacked, DOCTOR)
+    *lines, codes = done.stdout.splitlines()
+    states = {line.split()[1]: line.split()[0] for line in lines}
+    assert states == {
+        **dict.fromkeys(("python", "core", "packages", "serving"), "ok"),
+        **dict.fromkeys(("mindspore", "onednn", "mpi", "tune"), "off"),
+    }
+    assert str(unpacked) in lines[0] and codes == "0 1"
+    assert done.stderr == (
+        "error: this wheel only serves: install mindspore_rec in place of mindspore_rec_serving\n"
+    )
+
+
 ASK = """
 import numpy as np
 from mindspore_rec.serving import Predictor

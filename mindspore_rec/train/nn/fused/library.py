@@ -4,18 +4,33 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import warnings
 from pathlib import Path
 
-import mindspore
-
 from mindspore_rec import _native
 
-__all__ = ["VARIABLE", "has_onednn"]
+__all__ = ["VARIABLE", "has_onednn", "onednn_path"]
 
 VARIABLE = "MINDSPORE_REC_ONEDNN"
 """Environment variable with the path of oneDNN's library; 'off' for MindSpore's own layers."""
+
+
+def onednn_path() -> Path | None:
+    """Return the path of the library to open; None if the environment variable is 'off'.
+
+    Raises:
+        ImportError: the variable is not set, and MindSpore is not installed.
+    """
+    setting = os.environ.get(VARIABLE, "")
+    if setting:
+        return None if setting == "off" else Path(setting)
+    # `mindspore-rec doctor` asks without importing MindSpore, which may crash.
+    spec = importlib.util.find_spec("mindspore")
+    if spec is None or spec.origin is None:
+        raise ImportError("oneDNN is MindSpore's copy, and MindSpore is not installed")
+    return Path(spec.origin).parent / "lib" / "libdnnl.so.3"
 
 
 @functools.cache
@@ -26,10 +41,9 @@ def has_onednn() -> bool:
         RuntimeWarning: oneDNN cannot be used, so dense layers run as MindSpore's layers, which are
             slower.
     """
-    setting = os.environ.get(VARIABLE, "")
-    if setting == "off":
+    path = onednn_path()
+    if path is None:
         return False
-    path = Path(setting) if setting else Path(mindspore.__file__).parent / "lib" / "libdnnl.so.3"
     problem = _native.load_onednn(str(path))
     if problem:
         warnings.warn(

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that the doctor prints, one for each item, and options that probes read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "BROKEN",
+    "MISSING",
+    "OFF",
+    "OK",
+    "ONLY_SERVES",
+    "PACKAGE",
+    "SLOW",
+    "Asked",
+    "Line",
+    "has_training",
+]
+
+OK = "ok"  # is there, and is used
+SLOW = "slow"  # works, but slower than with the remedy
+MISSING = "missing"  # is not there
+BROKEN = "broken"  # is there, and does not work
+OFF = "off"  # is not used, because of a setting or because nobody has asked for it
+PACKAGE = Path(__file__).parents[2]
+ONLY_SERVES = "this wheel only serves, for which it is not needed"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options of the doctor that probes read.
+
+    Attributes:
+        directory: folder whose disk is measured. Default: the present folder.
+        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is asked.
+    """
+
+    directory: str = "."
+    kafka: str | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """State of one item.
+
+    Attributes:
+        state: 'ok', 'slow', 'missing', 'broken' or 'off'.
+        meaning: what was found, and what follows from it.
+        remedy: what to do, as one sentence. Default: "", nothing.
+        figures: numbers and names behind the line, for `--json`.
+    """
+
+    state: str
+    meaning: str
+    remedy: str = ""
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def text(self, item: str) -> str:
+        """Return the printed line.
+
+        Example:
+            >>> Line("missing", "no Redis client", "Run pip install redis.").text("redis")
+            'missing  redis        no Redis client. Run pip install redis.'
+        """
+        whole = f"{self.meaning}. {self.remedy}" if self.remedy else self.meaning
+        return f"{self.state:<8} {item:<12} {' '.join(whole.split())}"
+
+
+def has_training() -> bool:
+    """Return True if this installation trains; the wheel `mindspore_rec_serving` only serves."""
+    return (PACKAGE / "train").is_dir()
