@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import lapack
 
 from benchmarks.sequences.tasks import Part
 from mindspore_rec.metrics import rank_targets
@@ -137,17 +138,27 @@ def _ease_weights(part: Part, ridge: float) -> np.ndarray:
     if part.items <= part.users:
         gram = (matrix.T @ matrix).toarray().astype(np.float64)
         gram[np.diag_indices(part.items)] += ridge
-        inverse = np.linalg.inv(gram).astype(np.float32)
+        inverse = _inverse(gram)
     else:
         dense = matrix.toarray()
         gram = (matrix @ matrix.T).toarray().astype(np.float64)
         gram[np.diag_indices(part.users)] += ridge
-        inverse = dense.T @ (np.linalg.inv(gram).astype(np.float32) @ dense)
+        inverse = dense.T @ (_inverse(gram) @ dense)
         inverse *= -1 / ridge
         inverse[np.diag_indices(part.items)] += 1 / ridge
     weights = inverse / -inverse.diagonal()
     np.fill_diagonal(weights, 0)
     return weights
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """Return the inverse of a positive definite matrix, as float32."""
+    factor, _ = lapack.dpotrf(matrix, lower=True, clean=True)
+    half, failed = lapack.dpotri(factor, lower=True)
+    if failed:
+        raise ValueError("the matrix is not positive definite")
+    half = half.astype(np.float32)
+    return half + np.tril(half, -1).T
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
