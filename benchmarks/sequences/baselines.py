@@ -2,7 +2,8 @@
 """Baselines of the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
 A baseline learns from the events of a part with some settings, and ranks the targets of the part's
-rows. The items of a row's history are never recommended, so they do not count.
+rows. The items of a row's history are never recommended, so they do not count. A recent history is
+the newest 10 or 50 items, each with the weight of the next newer item times `decay`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,7 @@ from scipy.linalg import lapack
 from benchmarks.sequences.tasks import Part
 from mindspore_rec.metrics import rank_targets
 
-__all__ = ["BASELINES", "GRIDS", "LAST", "installed"]
-
-LAST = 10
-"""Number of the newest items that baselines of short histories look at."""
+__all__ = ["BASELINES", "GRIDS", "installed"]
 
 _BLOCK = 512
 _PAIRS = 256
@@ -114,13 +112,19 @@ def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray
 
 def item_knn(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by the sum of cosines between the columns of the history's items and of the item."""
+    return _by_history(part, _cosines(part, settings["shrink"]), settings)
+
+
+@lru_cache(maxsize=1)
+def _cosines(part: Part, shrink: float) -> np.ndarray:
+    """Return the cosines between the items' columns, ``[items, items]``."""
     matrix = seen(part)
     together = (matrix.T @ matrix).toarray()
     counts = together.diagonal().copy()
     np.fill_diagonal(together, 0)
-    lengths = np.sqrt(np.outer(counts, counts)) + np.float32(settings["shrink"])
+    lengths = np.sqrt(np.outer(counts, counts)) + np.float32(shrink)
     together /= np.maximum(lengths, np.float32(1e-9))  # some items have no event
-    return _by_history(part, together, settings)
+    return together
 
 
 def ease(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
@@ -162,41 +166,55 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by transitions from the last 10 items to the items one, two and three places later.
+    """Rank by transitions from the newest items to the items one, two and three places later.
 
     A transition over s places counts ``skip ** (s - 1)``. The counts of an item are divided by
     their sum to the power `norm`.
     """
+    chain = _chain(part, settings["skip"], settings["norm"])
+    recent = histories(part, settings["last"], settings["decay"])
+    return ranks_of(part, lambda begin, end: (recent[begin:end] @ chain).toarray())
+
+
+@lru_cache(maxsize=1)
+def _chain(part: Part, skip: float, norm: float) -> sparse.csr_matrix:
+    """Return the transitions of a Markov chain, ``[items, items]``."""
     events = part.events
     counts = sparse.csr_matrix((part.items, part.items), dtype=np.float32)
     for step in (1, 2, 3):
         of_user = events.user[step:] == events.user[:-step]
         pairs = events.item[:-step][of_user], events.item[step:][of_user]
-        weights = np.full(len(pairs[0]), settings["skip"] ** (step - 1), np.float32)
+        weights = np.full(len(pairs[0]), skip ** (step - 1), np.float32)
         counts += sparse.csr_matrix((weights, pairs), counts.shape)
     sums = np.maximum(np.asarray(counts.sum(1)).ravel(), 1e-9)
-    chain = sparse.diags_array((sums ** -settings["norm"]).astype(np.float32)) @ counts
-    short = histories(part, LAST, settings["decay"])
-    return ranks_of(part, lambda begin, end: (short[begin:end] @ chain).toarray())
+    return sparse.csr_matrix(sparse.diags_array((sums**-norm).astype(np.float32)) @ counts)
 
 
 def als(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by implicit's alternating least squares; users' vectors follow from the histories."""
-    from implicit.cpu.als import AlternatingLeastSquares
     from threadpoolctl import threadpool_limits
 
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
     with threadpool_limits(1, "blas"):  # implicit has threads of its own
-        model = AlternatingLeastSquares(
-            factors=64,
-            regularization=settings["regularization"],
-            alpha=settings["alpha"],
-            iterations=15,
-            random_state=seed,
-        )
-        model.fit(seen(part), show_progress=False)
+        model = _factors(part, settings["regularization"], settings["alpha"], seed)
         users = model.recalculate_user(np.arange(matrix.shape[0], dtype=np.int32), matrix)
     return _by_vectors(part, users, model.item_factors)
+
+
+@lru_cache(maxsize=1)
+def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
+    """Return a trained model of ALS."""
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    model = AlternatingLeastSquares(
+        factors=64,
+        regularization=regularization,
+        alpha=alpha,
+        iterations=15,
+        random_state=seed,
+    )
+    model.fit(seen(part), show_progress=False)
+    return model
 
 
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
@@ -238,11 +256,11 @@ def _by_vectors(part: Part, users: np.ndarray, items: np.ndarray) -> np.ndarray:
 BASELINES: dict[str, Callable[[Part, Mapping[str, Any], int], np.ndarray]] = {
     "popularity": popularity,
     "item-kNN": item_knn,
-    "item-kNN, last 10": item_knn,
+    "item-kNN, recent": item_knn,
     "EASE": ease,
-    "EASE, last 10": ease,
+    "EASE, recent": ease,
     "ALS": als,
-    "ALS, last 10": als,
+    "ALS, recent": als,
     "BPR": bpr,
     "Markov chain": markov,
 }
@@ -254,17 +272,17 @@ def _grid(**values: Sequence[Any]) -> list[dict[str, Any]]:
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
-_SHORT: dict[str, Sequence[Any]] = {"last": [LAST], "decay": [0.5, 0.7]}
+_RECENT: dict[str, Sequence[Any]] = {"last": [10, 50], "decay": [0.4, 0.7, 0.9, 1.0]}
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "popularity": _grid(days=[None, 90, 30, 7]),
     "item-kNN": _grid(shrink=[0, 10, 50]),
-    "item-kNN, last 10": _grid(shrink=[0, 10, 50], **_SHORT),
+    "item-kNN, recent": _grid(shrink=[0, 10, 50], **_RECENT),
     "EASE": _grid(ridge=[5.0, 20.0, 100.0, 500.0]),
-    "EASE, last 10": _grid(ridge=[20.0, 100.0, 500.0], **_SHORT),
-    "ALS": _grid(regularization=[0.1, 1.0, 10.0], alpha=[1.0, 10.0]),
-    "ALS, last 10": _grid(regularization=[0.1, 1.0, 10.0], alpha=[1.0, 10.0], **_SHORT),
-    "BPR": _grid(learning_rate=[0.01, 0.05], regularization=[0.001, 0.01, 0.05]),
-    "Markov chain": _grid(skip=[0.5, 0.7, 1.0], norm=[0.0, 0.5, 1.0], decay=[0.3, 0.5, 0.7, 0.8]),
+    "EASE, recent": _grid(ridge=[20.0, 100.0, 500.0], **_RECENT),
+    "ALS": _grid(regularization=[1.0, 10.0], alpha=[1.0, 10.0]),
+    "ALS, recent": _grid(regularization=[1.0, 10.0], alpha=[1.0, 10.0], **_RECENT),
+    "BPR": _grid(learning_rate=[0.01, 0.05], regularization=[0.01]),
+    "Markov chain": _grid(skip=[0.7, 1.0], norm=[0.5, 1.0], **_RECENT),
 }
 """Settings that are tried on the validation rows, by the baselines' names."""
 

@@ -105,7 +105,7 @@ def test_the_markov_chain_of_plain_loops(part: Part) -> None:
             for (first, later), count in counts.items():
                 if first == item:
                     scores[row, later] += 0.5**age * count / sums[item]
-    ranks = baselines.markov(part, {"skip": 0.7, "norm": 1.0, "decay": 0.5}, 0)
+    ranks = baselines.markov(part, {"skip": 0.7, "norm": 1.0, "last": 10, "decay": 0.5}, 0)
     # Sums in another order may tie other items.
     np.testing.assert_allclose(ranks, plain_ranks(part, scores.round(6)), atol=1.0)
     assert np.mean(ranks == plain_ranks(part, scores.round(6))) > 0.8
