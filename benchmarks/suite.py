@@ -147,6 +147,13 @@ SUITE: dict[str, Benchmark] = {
         "--rows 20000 --batch 64 --steps 8 --rounds 1 --fio-seconds 0 --only ssd --ssd-path {disk}",
         ("Redis",),
     ),
+    "next_item": Benchmark(
+        "Recall@10 and NDCG@10 of the next item by popularity, item-kNN, EASE, ALS, BPR and a "
+        "Markov chain, split by time",
+        "--data {movielens}/.. --rows 3000",
+        "--data {movielens} --tasks movielens --days 5 --rows 100",
+        ("MovieLens", "scikit-learn"),
+    ),
     "online_freshness": Benchmark(
         "seconds from an event sent to Kafka to its effect in a predictor's answer",
         "--warm-up 50000 --probes 25",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mindspore_rec.common.data.example_clicks import example_clicks as example_clicks
     from mindspore_rec.common.data.file_rows import FileRows as FileRows, Part as Part
     from mindspore_rec.common.data.infer_schema import infer_schema as infer_schema
+    from mindspore_rec.common.data.negatives import NegativeSampler as NegativeSampler
     from mindspore_rec.common.data.next_items import (
         NextItems as NextItems,
         next_items as next_items,

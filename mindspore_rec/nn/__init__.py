@@ -4,7 +4,7 @@
 `TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
 `GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` and
 `EmbeddingLookup` are lookups with the arguments of MindRec and MindSpore. `tables_of` finds the
-tables of a network. Further cells are a loss, and layers between the embeddings and the prediction.
+tables of a network. Further cells are losses, and layers between the embeddings and the prediction.
 """
 
 from typing import TYPE_CHECKING
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.number_embedding import NumberEmbedding as NumberEmbedding
     from mindspore_rec.train.nn.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
     from mindspore_rec.train.nn.piecewise_linear import PiecewiseLinear as PiecewiseLinear
+    from mindspore_rec.train.nn.ranking_loss import (
+        BPRLoss as BPRLoss,
+        SampledSoftmaxLoss as SampledSoftmaxLoss,
+        SoftmaxLoss as SoftmaxLoss,
+    )
     from mindspore_rec.train.nn.sequential import FusedSequential as FusedSequential
     from mindspore_rec.train.nn.sum import Sum as Sum
     from mindspore_rec.train.nn.tables import tables_of as tables_of

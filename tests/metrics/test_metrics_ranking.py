@@ -11,8 +11,10 @@ import mindspore as ms
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from mindspore import nn
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
 
+import mindspore_rec as mr
 from mindspore_rec.metrics import MAP, MRR, NDCG, Coverage, HitRate, Recall, functional
 from mindspore_rec.train.metrics.ranking import RankingMetric
 
@@ -222,3 +224,19 @@ def test_coverage_counts_items_once() -> None:
 def test_wrong_arguments_are_named(call: Callable[[], Any], error, message) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_rec_models_evaluation() -> None:
+    rng = np.random.default_rng(3)
+    users, weight = rng.normal(size=(90, 4)).astype(np.float32), rng.normal(size=(7, 4))
+    targets = rng.integers(0, 7, 90).astype(np.int32)
+    network = nn.Dense(4, 7, weight_init=ms.Tensor(weight, ms.float32), has_bias=False)
+    metrics = {"ndcg": NDCG(k=3), "mrr": MRR()}
+    model = mr.RecModel(network, nn.CrossEntropyLoss(), metrics=metrics)
+    batches = [(users[some : some + 32], targets[some : some + 32]) for some in (0, 32, 64)]
+    values = model.eval(batches)
+    ranks = functional.mid_ranks(network(ms.Tensor(users)).asnumpy(), targets)
+    assert values == {
+        "ndcg": functional.ndcg(ranks, 3),
+        "mrr": functional.mean_reciprocal_rank(ranks),
+    }

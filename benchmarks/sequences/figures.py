@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of rankings, and the interval of the difference between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarks.sequences.tasks import Part
+from mindspore_rec.metrics import functional
+
+__all__ = ["K", "difference", "figures_of"]
+
+K = 10
+
+
+def figures_of(part: Part, ranks: np.ndarray) -> dict[str, float]:
+    """Return Recall@10, NDCG@10 and the mean reciprocal rank."""
+    offsets = part.rows.target_offsets
+    return {
+        "recall": functional.recall(ranks, K, offsets),
+        "ndcg": functional.ndcg(ranks, K, offsets),
+        "mrr": functional.mean_reciprocal_rank(ranks, None, offsets),
+    }
+
+
+def difference(
+    part: Part, ranks: np.ndarray, others: np.ndarray, samples: int = 1000, seed: int = 0
+) -> Mapping[str, float]:
+    """Return the difference of NDCG@10, and its 95 % interval by a bootstrap over users.
+
+    Rows of one user are drawn together, since they are alike.
+
+    Args:
+        part: the rows.
+        ranks: mid ranks of the targets by one model.
+        others: mid ranks of the targets by the other model.
+        samples: number of samples that are drawn.
+        seed: seed of the draw.
+
+    Returns:
+        `difference`, `low` and `high`, each NDCG@10 of `ranks` minus NDCG@10 of `others`.
+    """
+    values, other_values = (
+        functional.ranking_values("ndcg", each, K, part.rows.target_offsets)
+        for each in (ranks, others)
+    )
+    _, user = np.unique(part.rows.user, return_inverse=True)
+    sums, rows = np.bincount(user, values - other_values), np.bincount(user)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=samples)
+    low, high = np.quantile((drawn @ sums) / (drawn @ rows), [0.025, 0.975])
+    mean = float((values - other_values).mean())
+    return {"difference": mean, "low": float(low), "high": float(high)}
