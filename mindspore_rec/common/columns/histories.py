@@ -29,7 +29,9 @@ __all__ = [
     "kept_values",
     "offsets_name",
     "ragged",
+    "ragged_places",
     "values_name",
+    "whole_values",
 ]
 
 ENDS = ("last", "first")
@@ -38,16 +40,39 @@ NUMBERS = ("float32", "int64")
 
 MOST_EVENTS = 1 << 16
 _DTYPES = {"float32": np.float32}
+_VALUES, _OFFSETS = ".values", ".offsets"
 
 
 def values_name(column: str) -> str:
     """Return the name of the array with the values of a history's column."""
-    return f"{column}.values"
+    return column + _VALUES
 
 
 def offsets_name(column: str) -> str:
     """Return the name of the array with the offsets of a history."""
-    return f"{column}.offsets"
+    return column + _OFFSETS
+
+
+def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
+    """Return for the place of each history's offsets the places of its values, in front of them.
+
+    Args:
+        names: names of a batch's arrays, as a schema orders them; None for arrays without names.
+
+    Example:
+        >>> ragged_places(["ids", "seen.values", "at.values", "seen.offsets", "label"])
+        {3: [1, 2]}
+    """
+    made: dict[int, list[int]] = {}
+    values: list[int] = []
+    for place, name in enumerate(names or ()):
+        if name.endswith(_VALUES):
+            values.append(place)
+            continue
+        if name.endswith(_OFFSETS) and values:
+            made[place] = values
+        values = []
+    return made
 
 
 class HistoryValues(Feature):

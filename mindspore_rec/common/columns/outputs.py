@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of a FeaturePipeline: an output makes one array of a batch, or all arrays of a history."""
+"""Outputs of a FeaturePipeline: an output makes one array, or the arrays of one history."""
 
 from __future__ import annotations
 

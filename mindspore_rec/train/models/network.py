@@ -67,6 +67,8 @@ class Network(nn.Cell):
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
         members: number of members.
+        varying_inputs: True if the schema has histories, whose number of values differs from batch
+            to batch.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
@@ -110,6 +112,7 @@ class Network(nn.Cell):
         _check_tasks(type(self), self.features.tasks)
         if self.schema is not None:
             _check_histories(type(self), self.schema)
+        self.varying_inputs = self.schema is not None and bool(self.schema.histories)
         self._recipe = {
             "settings": {key: _plain(key, value) for key, value in settings.items()},
             "name": name,
