@@ -22,13 +22,19 @@ from mindspore_rec import (
     RecModel,
     Schema,
     TableConfig,
+    load,
+    models,
     tables_of,
 )
 from mindspore_rec.cache import CacheConfig, SsdConfig
 from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.stream.schema_format import message_types, schema_format
 from mindspore_rec.data import read
 from mindspore_rec.feature import CategoryColumn, HistoryColumn, LabelColumn, TimeColumn
+from mindspore_rec.serve.protocol.messages import RequestError, parse_request
+from mindspore_rec.serve.server.served_model import ServedModel
+from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import (
     ArrowFormat,
     Batch,
@@ -46,6 +52,9 @@ from mindspore_rec.stream import (
     split_by_worker,
 )
 from mindspore_rec.train.data.schema_batches import SchemaBatches
+from mindspore_rec.train.export.mindir import export_mindir
+from mindspore_rec.train.export.write_network import write_network
+from tests.support import history_networks
 from tests.support.history_networks import MeanOfHistory, clicks, schema_of
 
 ROWS, BATCH = 600, 60
@@ -264,3 +273,84 @@ def test_rows_below_host_memory_are_prefetched_by_their_histories(
     optimizer = LazyAdam(net.trainable_params())
     RecModel(net, nn.BCEWithLogitsLoss(), optimizer).train(2, batches, progress=False)
     assert net.bag.embedding_table.stats()["prefetched_rows"] > 0
+
+
+# ---- predictors
+
+
+def saved(path: Path, table: pa.Table, name: str) -> tuple[RecModel, np.ndarray]:
+    """Train a model of a file in which the class is, and save the model."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    file = Path(history_networks.__file__)
+    kind = models.get(f"{file}:MeanOfHistory")
+    model = RecModel(kind(schema_of(length=4).fit(table), name=name))
+    model.fit(2, table, progress=False)
+    model.save(path)
+    return model, model.predict(table)
+
+
+def test_a_predictor_and_a_server_answer_rows_with_lists(tmp_path: Path, unique: Any) -> None:
+    table = clicks(200, longest=8)
+    model, answers = saved(tmp_path / "run", table, unique())
+    np.testing.assert_array_equal(load(tmp_path / "run").predict(table), answers)
+    for each in tables_of(model.predict_network):
+        each.close()
+    asked = table.drop_columns(["clicked"])
+    with Predictor(tmp_path / "run") as predictor:
+        assert predictor.network is not None  # of MindSpore
+        assert [str(spec) for spec in predictor.inputs or ()] == [
+            "ids:INT64:-1,3",
+            "numbers:FP32:-1,1",
+            "seen.values:INT64:-1:offsets=seen.offsets",
+            "seen_at.values:INT64:-1:offsets=seen.offsets",
+            "seen.offsets:INT64:-1",
+        ]
+        np.testing.assert_allclose(predictor.predict(asked)[:, 0], answers, atol=1e-6)
+        one = asked.slice(5, 1).set_column(3, "seen", pa.array([[]], pa.list_(pa.int64())))
+        one = one.set_column(4, "seen_at", pa.array([[]], pa.list_(pa.int64())))
+        assert predictor.predict(one).shape == (1, 1)
+        with pytest.raises(ValueError, match="'seen_at' must have as many values in each row as"):
+            predictor.predict(one.set_column(4, "seen_at", pa.array([[1]])))
+        _check_answers_of_requests(predictor, asked, answers)
+
+
+def _check_answers_of_requests(predictor: Predictor, asked: pa.Table, answers: np.ndarray) -> None:
+    """Check that requests of JSON have the answers, alone and together."""
+    model = ServedModel("model", predictor, 1024)
+    assert model.inputs == predictor.inputs and model.raw is not None
+    rows, columns = asked.slice(0, 4).to_pylist(), asked.slice(4, 3).to_pydict()
+    rows[1] |= {"seen": None, "seen_at": None} if not rows[1]["seen"] else {}
+    bodies = [{"rows": rows}, {"columns": columns}, {"rows": asked.slice(7, 1).to_pylist()}]
+    requests = [
+        parse_request(json.dumps(body).encode(), model.inputs, model.outputs, raw=model.raw)
+        for body in bodies
+    ]
+    futures = [model.batcher.submit(each.inputs) for each in requests]
+    found = np.concatenate([future.result(60)[0][0][:, 0] for future in futures])
+    np.testing.assert_allclose(found, answers[:8], atol=1e-6)
+    batch = predictor._maker(predictor.features, to_record_batch(asked.slice(0, 3)))
+    names = [spec.name for spec in model.inputs]
+    tensors = [
+        {"name": name, "shape": list(each.shape), "datatype": spec.datatype, "data": each.tolist()}
+        for name, spec, each in zip(names, model.inputs, batch, strict=True)
+    ]
+    body = json.dumps({"inputs": tensors}).encode()
+    one = parse_request(body, model.inputs, model.outputs, raw=model.raw)
+    two = [np.copy(each) for each in one.inputs]
+    futures = [model.batcher.submit(each) for each in (one.inputs, two, one.inputs)]
+    for future in futures:
+        np.testing.assert_allclose(future.result(60)[0][0][:, 0], answers[:3], atol=1e-6)
+    model.batcher.close()
+    with pytest.raises(RequestError, match="'seen' must have a list in each row, got 7"):
+        wrong = json.dumps({"columns": columns | {"seen": [[1], 7, None]}}).encode()
+        parse_request(wrong, model.inputs, model.outputs, raw=model.raw)
+
+
+def test_networks_of_histories_are_not_written_as_onnx_or_mindir(
+    tmp_path: Path, unique: Any
+) -> None:
+    net = models.Served(MeanOfHistory(schema_of().fit(clicks(50)), name=unique()))
+    reason = write_network(tmp_path, lambda: net, None, None, None)
+    assert reason is not None and "a network that reads histories is not written as ONNX" in reason
+    with pytest.raises(ValueError, match="a network that reads histories is not written as MindIR"):
+        export_mindir(net, tmp_path / "model")

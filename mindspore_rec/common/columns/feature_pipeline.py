@@ -329,6 +329,14 @@ class FeaturePipeline:
         members = (each for output in outputs for each in output.members)
         return list(dict.fromkeys(column for each in members for column in _read_by(each)))
 
+    @property
+    def list_columns(self) -> frozenset[str]:
+        """Names of the columns that may have lists of any length."""
+        members = (each for output in self._outputs for each in output.transforms)
+        return frozenset(
+            str(each.column) for each in members if each is not None and each.reads_lists
+        )
+
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline; its first array is a new array with the rows' times.
 
