@@ -56,6 +56,7 @@ from mindspore_rec.train.export.mindir import export_mindir
 from mindspore_rec.train.export.write_network import write_network
 from tests.support import history_networks
 from tests.support.history_networks import MeanOfHistory, clicks, schema_of
+from tests.support.nightly import NIGHTLY
 
 ROWS, BATCH = 600, 60
 ARRAYS = ("ids", "numbers", "seen.values", "seen_at.values", "seen.offsets", "label")
@@ -231,6 +232,7 @@ def test_types_of_messages_follow_from_histories() -> None:
 # ---- training
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="a case that MINDSPORE_REC_NIGHTLY=1 runs")
 def test_a_training_is_resumed_bit_for_bit(tmp_path: Path, unique: Any) -> None:
     name, table = unique(), clicks(ROWS, longest=8)
 
