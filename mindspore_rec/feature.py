@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         missing_key as missing_key,
         mix64 as mix64,
     )
+    from mindspore_rec.common.columns.histories import ragged as ragged
     from mindspore_rec.common.columns.labels import (
         Label as Label,
         NumbersOfTexts as NumbersOfTexts,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Column as Column,
         CrossColumn as CrossColumn,
         GroupColumn as GroupColumn,
+        HistoryColumn as HistoryColumn,
         IgnoredColumn as IgnoredColumn,
         IntegerColumn as IntegerColumn,
         LabelColumn as LabelColumn,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.models.deepfm import DeepFM as DeepFM
     from mindspore_rec.train.models.dlrm import DLRM as DLRM
     from mindspore_rec.train.models.features import Features as Features
+    from mindspore_rec.train.models.histories import HistoryLookup as HistoryLookup
     from mindspore_rec.train.models.inputs import FirstOrder as FirstOrder, InputLayer as InputLayer
     from mindspore_rec.train.models.logistic_regression import (
         LogisticRegression as LogisticRegression,

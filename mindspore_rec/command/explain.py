@@ -53,7 +53,10 @@ def _explained(model: Trained, rows: pa.RecordBatch, seed: int) -> Result:
     def predict(batch: Any) -> np.ndarray:
         return np.asarray(model.predict(one_batch(batch))).reshape(len(label), -1)[:, 0]
 
-    importance = column_importance(predict, pa.table(rows), label, schema.feature_names, seed)
+    together = {of[0].name: [each.name for each in of[1:]] for of in schema.histories}
+    sides = [name for names in together.values() for name in names]  # shuffled with the history
+    names = [name for name in schema.feature_names if name not in sides]
+    importance = column_importance(predict, pa.table(rows), label, names, seed, together)
     print(f"Importance of columns, by permutation in {len(label):,} test rows")
     lines = [list(asdict(each).values()) for each in importance]
     print(text_table(["column", "AUC drops by", "log loss rises by"], lines))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,12 @@ class Neighbour:
 
 
 def column_importance(
-    predict: Predict, rows: pa.Table, label: Floats, columns: Sequence[str], seed: int = 0
+    predict: Predict,
+    rows: pa.Table,
+    label: Floats,
+    columns: Sequence[str],
+    seed: int = 0,
+    together: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Importance]:
     """Return the importance of each column by permutation, the most important column first.
 
@@ -61,6 +66,8 @@ def column_importance(
         label: 0 or 1, `[N]`.
         columns: names of the columns.
         seed: seed of the permutations. Default: 0.
+        together: for the names of some columns, further columns that get the same permutation, such
+            as the side columns of a history. Default: none.
 
     Example:
         >>> rows = pa.table({"a": [0.1, 0.2, 0.8, 0.9], "b": [1, 2, 3, 4]})
@@ -73,8 +80,11 @@ def column_importance(
     importances: list[Importance] = []
     for name in columns:
         order = np.random.default_rng((seed, len(importances))).permutation(rows.num_rows)
-        place = rows.column_names.index(name)
-        shuffled = rows.set_column(place, rows.field(place), rows.column(place).take(order))
+        shuffled = rows
+        for each in (name, *(together or {}).get(name, ())):
+            place = rows.column_names.index(each)
+            column = rows.column(place).take(order)
+            shuffled = shuffled.set_column(place, rows.field(place), column)
         after = figures_of(label, predict(shuffled))
         drop, rise = before["auc"] - after["auc"], after["log_loss"] - before["log_loss"]
         importances.append(Importance(name, drop, rise))

@@ -229,6 +229,8 @@ def _finish(
             of_models[f"{settings.model.name} before the refit"] = first
         if options.no_baseline:
             pass
+        elif schema.histories:
+            print("no linear model to compare: it does not read histories", file=sys.stderr)
         elif settings.model.name != _LINEAR and len(schema.labels) == 1:
             kind = "logistic" if schema.labels[0].binary else "linear"
             of_models[f"{kind} regression"] = _linear_figures(settings, schema, parts)

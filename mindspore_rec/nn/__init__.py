@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.mlp import MLP as MLP
     from mindspore_rec.train.nn.mmoe import MMoE as MMoE
     from mindspore_rec.train.nn.number_embedding import NumberEmbedding as NumberEmbedding
+    from mindspore_rec.train.nn.padded import ToPadded as ToPadded, ToValues as ToValues
     from mindspore_rec.train.nn.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
     from mindspore_rec.train.nn.piecewise_linear import PiecewiseLinear as PiecewiseLinear
     from mindspore_rec.train.nn.ranking_loss import (

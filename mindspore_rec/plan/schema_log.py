@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mindspore_rec.common.columns.histories import offsets_name, values_name
 from mindspore_rec.common.columns.lists import PADDING_KEY
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
@@ -20,7 +21,8 @@ __all__ = ["SchemaLog"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; it can be read any number of times.
 
-    The keys are the array `ids` of the schema without padding, as in training.
+    The keys are the array `ids` of the schema without padding, and the values of histories, as in
+    training.
 
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
@@ -63,13 +65,25 @@ class SchemaLog(KeyLog):
             names.append(self.time)
         self._rows = rows.select(names)
         self._schema = schema
-        self._places = np.concatenate([np.arange(each.start, each.stop) for each in fields])
+        places = [np.arange(each.start, each.stop) for each in fields]
+        self._places = np.concatenate([np.arange(0), *places])
+        self._histories = [
+            (values_name(each.name), offsets_name(history[0].name))
+            for history in schema.histories
+            for each in history
+            if each.name in groups[table].histories
+        ]
 
     def _parts(self, progress: Callable[[int], object] | None) -> Iterator[Any]:
         for batch in self._rows:
-            ids = self._schema.arrays_of(batch, with_label=False)["ids"][:, self._places]
+            arrays = self._schema.arrays_of(batch, with_label=False)
+            ids = arrays["ids"][:, self._places]
             is_key = ids != PADDING_KEY
-            yield ids[is_key], is_key.sum(axis=1), self._seconds(batch)
+            keys, counts = ids[is_key], is_key.sum(axis=1)
+            for values, offsets in self._histories:
+                more = np.diff(arrays[offsets])
+                keys, counts = _by_rows(keys, counts, arrays[values], more), counts + more
+            yield keys, counts, self._seconds(batch)
             if progress is not None:
                 progress(batch.num_rows)
 
@@ -79,3 +93,19 @@ class SchemaLog(KeyLog):
             return None
         seconds = timestamp.transform.apply(batch.column(self.time), learn=False)
         return np.asarray(seconds, np.float64).reshape(-1)
+
+
+def _by_rows(
+    keys: np.ndarray, counts: np.ndarray, others: np.ndarray, other_counts: np.ndarray
+) -> np.ndarray:
+    """Return the keys of rows and further keys of the same rows, row by row.
+
+    Example:
+        >>> keys, others = np.array([1, 2, 3]), np.array([7, 8])
+        >>> _by_rows(keys, np.array([2, 1]), others, np.array([0, 2])).tolist()
+        [1, 2, 3, 7, 8]
+    """
+    rows = np.arange(len(counts))
+    row = np.concatenate([np.repeat(rows, counts), np.repeat(rows, other_counts)])
+    made: np.ndarray = np.concatenate([keys, others])[np.argsort(row, kind="stable")]
+    return made

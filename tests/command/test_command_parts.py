@@ -96,6 +96,21 @@ def test_the_column_that_decides_is_the_most_important():
     assert (found[1].auc_drop, found[1].log_loss_rise) == (0, 0)
 
 
+def test_the_side_columns_of_a_history_are_shuffled_with_the_history():
+    lists = pa.array([[k] * (k % 4) for k in range(100)], pa.list_(pa.int64()))
+    table = pa.table({"seen": lists, "at": lists})
+    shuffled = []
+
+    def predict(rows):
+        assert rows["seen"] == rows["at"]
+        shuffled.append(rows["seen"] != table["seen"])
+        return np.full(100, 0.5)
+
+    label = (np.arange(100) % 2).astype(np.float32)
+    found = column_importance(predict, table, label, ["seen"], together={"seen": ["at"]})
+    assert [each.column for each in found] == ["seen"] and shuffled == [False, True]
+
+
 def test_surprising_rows_have_the_greatest_loss():
     label, prediction = rows(100)
     places = surprising_rows(label, prediction, 3)

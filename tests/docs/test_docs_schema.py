@@ -17,9 +17,12 @@ PAGE = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
 
 def test_program_and_yaml_are_one_schema(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    crosses, text = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    crosses, histories, text = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     numbers = Schema.from_description(yaml.safe_load(crosses)).numbers
     assert numbers == ("user.mean", "user.count", "item.mean", "item.count")
+    inputs = Schema.from_description(yaml.safe_load(histories)).inputs
+    arrays = ["seen.values", "seen_kind.values", "seen_at.values", "seen.offsets"]
+    assert inputs == ["ids", *arrays] and all(f"`{name}`" in PAGE for name in arrays)
     printed = run_python("-c", code + "\nprint(schema.describe())", cwd=tmp_path)
     lines = printed.splitlines()
     assert lines[0] == "{'ids': (3, 15), 'numbers': (3, 2), 'label': (3, 1)}"

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mindspore_rec import Schema
+from mindspore_rec import Schema, category_keys
 from mindspore_rec.data import read
 from mindspore_rec.feature import (
     PADDING_KEY,
     CategoryColumn,
+    HistoryColumn,
     LabelColumn,
     ListColumn,
     NumberColumn,
@@ -133,3 +135,28 @@ def test_the_command_refuses(
     (tmp_path / "clicks.yaml").write_text(YAML)
     assert main(["--schema", str(tmp_path / "clicks.yaml"), *options]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_keys_of_histories_are_in_the_log_row_by_row() -> None:
+    columns = [
+        CategoryColumn("item", table="items"),
+        ListColumn("liked", table="items", length=2),
+        HistoryColumn("seen", table="items", length=2),
+        HistoryColumn("seen_kind", side_of="seen", table="kinds"),
+        HistoryColumn("seen_at", side_of="seen", values="int64"),
+    ]
+    frame = pd.DataFrame(
+        {
+            "item": [1, 2, 3],
+            "liked": [[], [4], [5, 6]],
+            "seen": [[7, 8, 9], [], [10]],
+            "seen_kind": [[1, 1, 2], [], [1]],
+            "seen_at": [[0, 1, 2], [], [4]],
+        }
+    )
+    rows = read(frame, Schema(columns))
+    (batch,) = SchemaLog(rows, "items").batches(3)
+    expected = [1, 8, 9, 2, 4, 3, 5, 6, 10]
+    assert batch.keys.tolist() == category_keys("items", expected).tolist()
+    (batch,) = SchemaLog(rows, "kinds").batches(3)
+    assert batch.keys.tolist() == category_keys("kinds", [1, 2, 1]).tolist()

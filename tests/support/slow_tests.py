@@ -329,6 +329,10 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "graph-admission",
         "pynative-*",
     ),
+    "tests/nn/test_nn_padded.py::test_blocks_and_values_equal_a_plain_model": (
+        "graph-last",
+        "pynative-*",
+    ),
     "tests/online/test_online_combination.py::test_reading_ahead_changes_no_bit": (),
     "tests/online/test_online_effectively_once.py::test_kills_of_the_trainer": (),
     "tests/online/test_online_full_disk.py::test_a_disk_that_fills_up": (),

@@ -18,9 +18,10 @@ import numpy as np
 from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.histories import History, HistoryValues
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
 from mindspore_rec.common.columns.lists import Categories, Words
-from mindspore_rec.common.columns.outputs import KeysOutput, Output, StackedOutput
+from mindspore_rec.common.columns.outputs import KeysOutput, Output, RaggedOutput, StackedOutput
 from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
 from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.common.columns.target_statistics import TargetStatistics
@@ -46,6 +47,7 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
         "values": "values",
     },
     Words: {"length": "length", "field": "field"},
+    HistoryValues: {"values": "values", "field": "field", "separator": "separator"},
     Key: {},
     Label: {"positive": "positive"},
     Number: {"missing": "missing"},
@@ -111,6 +113,8 @@ def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
             if name in outputs:
                 raise ValueError(f"output {name!r} is there twice")
             outputs[name] = members[0] if output.get("alone", False) else members
+            if "history" in output:
+                outputs[name] = History(members, **output["history"])
         if description["timestamp"] is not None:
             time = _made(description["timestamp"])
             if not isinstance(time, FeatureSpec):
@@ -122,7 +126,7 @@ def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
 
 
 def _described_output(output: Output) -> dict[str, Any]:
-    if not isinstance(output, (KeysOutput, StackedOutput)):
+    if not isinstance(output, (KeysOutput, RaggedOutput, StackedOutput)):
         raise ValueError(f"features: array '{output.name}', made elsewhere, has no description")
     made: dict[str, Any] = {
         "name": output.name,
@@ -130,6 +134,8 @@ def _described_output(output: Output) -> dict[str, Any]:
     }
     if isinstance(output, KeysOutput):
         made["alone"] = True  # in the shape of its column
+    if isinstance(output, RaggedOutput):
+        made["history"] = {"length": output.history.length, "keep": output.history.keep}
     return made
 
 

@@ -21,7 +21,6 @@ from mindspore_rec.common.columns.columns import event_time, time_values
 from mindspore_rec.common.columns.dataset_columns import ColumnsAmong, map_dataset
 from mindspore_rec.common.columns.feature_spec import FeatureSpec, check_specs, check_together
 from mindspore_rec.common.columns.outputs import (
-    MadeOutput,
     Output,
     column_of,
     columns_of,
@@ -114,7 +113,7 @@ class FeaturePipeline:
         ]
         self.specs = _specs(definitions, self._outputs)
         self.timestamp: FeatureSpec | None = next(iter(times.values()), None)
-        self.column_names = [output.name for output in self._outputs]
+        self.column_names = _arrays_of(self._outputs)
         self._prepare = _functions(prepare)
         if not isinstance(keep_rest, bool):
             raise TypeError(f"keep_rest must be a bool, got {keep_rest!r}")
@@ -217,7 +216,9 @@ class FeaturePipeline:
             made[self.timestamp.name] = _seconds(_times(self.timestamp, view))
         with _nothing_learned_in_part(outputs, learn):
             for output in outputs:
-                made[output.name] = output.make(view, learn, call, training)
+                made.update(output.make_all(view, learn, call, training))
+        if columns is not None:
+            made = {name: made[name] for name in columns}
         if self.keep_rest and view.by_place is not None:
             for name in self._rest(view):
                 if name in made:
@@ -244,11 +245,11 @@ class FeaturePipeline:
             return self._outputs
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, got {columns!r}")
-        by_name = {output.name: output for output in self._outputs}
+        by_name = {name: output for output in self._outputs for name in output.arrays}
         unknown = [name for name in columns if name not in by_name]
         if unknown:
             raise ValueError(f"columns must be of {self.column_names}, got {unknown[0]!r}")
-        return [by_name[name] for name in columns]
+        return list(dict.fromkeys(by_name[name] for name in columns))
 
     def _event_time(self, view: BatchRows) -> int | None:
         if self.timestamp is None:
@@ -328,6 +329,14 @@ class FeaturePipeline:
         members = (each for output in outputs for each in output.members)
         return list(dict.fromkeys(column for each in members for column in _read_by(each)))
 
+    @property
+    def list_columns(self) -> frozenset[str]:
+        """Names of the columns that may have lists of any length."""
+        members = (each for output in self._outputs for each in output.transforms)
+        return frozenset(
+            str(each.column) for each in members if each is not None and each.reads_lists
+        )
+
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline; its first array is a new array with the rows' times.
 
@@ -339,9 +348,20 @@ class FeaturePipeline:
         """
         if self.timestamp is None:
             raise ValueError("one of the features must be the timestamp: is_timestamp=True")
-        made = copy.copy(self)
+        made = self.by_rows()
         made._times_out = True
-        made.column_names = [self.timestamp.name, *self.column_names]
+        made.column_names = [self.timestamp.name, *made.column_names]
+        return made
+
+    def by_rows(self) -> FeaturePipeline:
+        """Return a copy whose arrays all have one element per row, which can be sent as columns.
+
+        A history then is a column of lists per column, without offsets. The copy shares its learned
+        state with this pipeline.
+        """
+        made = copy.copy(self)
+        made._outputs = [output.by_rows() for output in self._outputs]
+        made.column_names = _arrays_of(made._outputs)
         return made
 
     def received(self) -> FeaturePipeline:
@@ -351,10 +371,10 @@ class FeaturePipeline:
         passes the arrays on unchanged and learns nothing.
         """
         made = copy.copy(self)
-        made._outputs = [MadeOutput(output.name) for output in self._outputs]
+        made._outputs = [output.received() for output in self._outputs]
         made._prepare = []
         made._times_out, made.keep_rest = False, False
-        made.column_names = [output.name for output in self._outputs]
+        made.column_names = _arrays_of(made._outputs)
         if self.timestamp is not None:
             made.timestamp = dataclasses.replace(self.timestamp, index_key=None, transform=None)
         return made
@@ -508,6 +528,10 @@ class FeaturePipeline:
         if _COLUMNS in state:  # states of earlier versions lack them
             for output in self._outputs:
                 _check_columns_of(output, state[_COLUMNS])
+
+
+def _arrays_of(outputs: Sequence[Output]) -> list[str]:
+    return [name for output in outputs for name in output.arrays]
 
 
 def _times(timestamp: FeatureSpec, view: BatchRows) -> Any:

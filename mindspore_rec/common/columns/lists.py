@@ -13,7 +13,7 @@ from mindspore_rec.common.columns.categories import as_categories, check_values
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.transforms import Feature
 
-__all__ = ["PADDING_KEY", "Categories", "Words"]
+__all__ = ["PADDING_KEY", "Categories", "Words", "values_of_lists"]
 
 PADDING_KEY = -(1 << 63)
 """Key after the last value of a short list. A hashed value has this key with probability 2**-64."""
@@ -78,21 +78,7 @@ class Categories(Feature):
 
     def _lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         """Return where each row's values begin and end, int64 ``[B + 1]``, and all values."""
-        values = _split(values, self.separator)
-        kind = values.type
-        if pa.types.is_null(kind):
-            return np.zeros(len(values) + 1, np.int64), pa.array([], pa.string())
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-            raise ValueError(
-                f"column {self.column!r} must be lists, it is {kind}: a text such as 'a|b' needs "
-                "separator='|', and a Category reads single values"
-            )
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        flat = values.flatten()  # without the values of missing lists
-        if pa.types.is_nested(flat.type):
-            raise ValueError(f"column {self.column!r} must be lists of values, it is {kind}")
-        return offsets, flat
+        return values_of_lists(self.column, values, self.separator)
 
 
 class Words(Categories):
@@ -124,6 +110,41 @@ class Words(Categories):
             )
         words = pc.replace_substring_regex(pc.utf8_lower(values), _BETWEEN_WORDS, " ")
         return super()._lists(_split(pc.utf8_trim(words, " "), " "))
+
+
+def values_of_lists(
+    column: str | int, values: pa.Array, separator: str | None = None
+) -> tuple[np.ndarray, pa.Array]:
+    """Return the offsets of lists, int64 ``[B + 1]``, and the values of all lists.
+
+    Args:
+        column: name or place of the column, for messages.
+        values: lists ``[B]``, or texts if there is a separator. A missing list is empty.
+        separator: text between the values in a column of texts. Default: None.
+
+    Raises:
+        ValueError: the values are no lists, or lists of lists.
+
+    Example:
+        >>> offsets, flat = values_of_lists("tags", pa.array(["a|b", None, "c"]), "|")
+        >>> offsets.tolist(), flat.to_pylist()
+        ([0, 2, 2, 3], ['a', 'b', 'c'])
+    """
+    values = _split(values, separator)
+    kind = values.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(values) + 1, np.int64), pa.array([], pa.string())
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise ValueError(
+            f"column {column!r} must be lists, it is {kind}: a text such as 'a|b' needs "
+            "separator='|', and a Category reads single values"
+        )
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    flat = values.flatten()  # without the values of missing lists
+    if pa.types.is_nested(flat.type):
+        raise ValueError(f"column {column!r} must be lists of values, it is {kind}")
+    return offsets, flat
 
 
 def _split(values: pa.Array, separator: str | None) -> pa.Array:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of a FeaturePipeline: each output makes one array of a batch."""
+"""Outputs of a FeaturePipeline: an output makes one array, or the arrays of one history."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ from mindspore_rec.common.columns.arrow_columns import as_array, values_array
 from mindspore_rec.common.columns.batch_rows import BatchRows, flat_values
 from mindspore_rec.common.columns.columns import check_batch_size, key_column
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.histories import (
+    History,
+    HistoryValues,
+    kept_values,
+    values_name,
+)
 from mindspore_rec.common.columns.joint import JointFeature
 from mindspore_rec.common.columns.transforms import Feature
 
@@ -22,6 +29,7 @@ __all__ = [
     "KeysOutput",
     "MadeOutput",
     "Output",
+    "RaggedOutput",
     "StackedOutput",
     "column_of",
     "columns_of",
@@ -35,7 +43,7 @@ Map = Callable[..., Iterable[Any]]
 
 
 class Output(ABC):
-    """Base class of outputs, each of which makes one array of a batch.
+    """Base class of outputs, each of which makes one or several arrays of a batch.
 
     Args:
         name: name of the array.
@@ -55,6 +63,25 @@ class Output(ABC):
     def transforms(self) -> list[Feature | None]:
         """The transform of each member; None for a FeatureSpec without a transform."""
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
+
+    @property
+    def arrays(self) -> list[str]:
+        """Names of the arrays."""
+        return [self.name]
+
+    def by_rows(self) -> Output:
+        """Return an output whose arrays have one element per row."""
+        return self
+
+    def received(self) -> Output:
+        """Return an output for arrays that `by_rows` has already made."""
+        return MadeOutput(self.name)
+
+    def make_all(
+        self, rows: BatchRows, learn: bool, call: Map, training: bool = False
+    ) -> dict[str, Any]:
+        """Return the arrays by name; arguments and errors are as for `make`."""
+        return {self.name: self.make(rows, learn, call, training)}
 
     @abstractmethod
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
@@ -129,6 +156,98 @@ class MadeOutput(Output):
         return as_array(self.name, column)
 
 
+class RaggedOutput(Output):
+    """Arrays of a history: the values of each column, and the offsets of the rows' lists.
+
+    Args:
+        name: name of the offsets.
+        history: the columns, and how many events are kept.
+        names: names of the arrays with values. Default: by the columns, as `values_name`.
+        are_lists: True to make a column of lists per member, and no offsets. Default: False.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        history: History,
+        names: Sequence[str] | None = None,
+        are_lists: bool = False,
+    ) -> None:
+        super().__init__(name, history.members)
+        self.history = history
+        self._names = names or [values_name(str(each.column)) for each in history.members]
+        self._are_lists = are_lists
+
+    @property
+    def arrays(self) -> list[str]:
+        """Names of the values, then of the offsets."""
+        return [*self._names] if self._are_lists else [*self._names, self.name]
+
+    def by_rows(self) -> Output:
+        """Return an output that makes columns of lists."""
+        return RaggedOutput(self.name, self.history, self._names, are_lists=True)
+
+    def received(self) -> Output:
+        """Return an output for columns of lists that were already made."""
+        kinds = [
+            "float32" if each.values == "float32" else "int64" for each in self.history.members
+        ]
+        members = [HistoryValues(*each) for each in zip(self._names, kinds, strict=True)]
+        return RaggedOutput(self.name, replace(self.history, members=members), self._names)
+
+    def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
+        """Return the offsets."""
+        made: np.ndarray = self._ragged(rows, call)[0]
+        return made
+
+    def make_all(
+        self, rows: BatchRows, learn: bool, call: Map, training: bool = False
+    ) -> dict[str, Any]:
+        """Return the arrays by name."""
+        offsets, columns = self._ragged(rows, call)
+        if not self._are_lists:
+            return dict(zip(self.arrays, [*columns, offsets], strict=True))
+        starts = pa.array(offsets, pa.int32())
+        lists = [pa.ListArray.from_arrays(starts, pa.array(values)) for values in columns]
+        return dict(zip(self.arrays, lists, strict=True))
+
+    def _ragged(self, rows: BatchRows, call: Map) -> tuple[np.ndarray, list[np.ndarray]]:
+        members = self.history.members
+        lists = [member.lists(self._column(member, rows)) for member in members]
+        offsets = lists[0][0]
+        for member, (others, _) in zip(members[1:], lists[1:], strict=True):
+            _check_lengths(members[0].column, offsets, member.column, others)
+        offsets, places = kept_values(offsets, self.history.length, self.history.keep)
+
+        def work(member: HistoryValues, flat: pa.Array) -> np.ndarray:
+            kept = flat if places is None else flat.take(pa.array(places))
+            return np.ascontiguousarray(member.apply(kept, learn=False))
+
+        return offsets, list(call(work, members, [flat for _, flat in lists]))
+
+    def _column(self, member: HistoryValues, rows: BatchRows) -> pa.Array:
+        return values_array(f"column {member.column!r} must", rows.arrow(column_of(member, rows)))
+
+
+def _check_lengths(
+    first: str | int, offsets: np.ndarray, column: str | int, others: np.ndarray
+) -> None:
+    """Raise ValueError if two columns have lists of different lengths in a row."""
+    if np.array_equal(offsets, others):
+        return
+    if len(offsets) != len(others):
+        raise ValueError(
+            f"columns {first!r} and {column!r} must have the same number of rows, got "
+            f"{len(offsets) - 1} and {len(others) - 1}"
+        )
+    counts, own = np.diff(offsets), np.diff(others)
+    row = int(np.flatnonzero(counts != own)[0])
+    raise ValueError(
+        f"column {column!r} must have as many values in each row as column {first!r}, row {row} "
+        f"has {own[row]} and {counts[row]}"
+    )
+
+
 def _of_fixed_size(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return lists of one length as fixed-size lists, other columns unchanged.
 
@@ -154,6 +273,8 @@ def make_output(name: Any, made: Any) -> Output:
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"names of outputs must be texts, got {name!r}")
+    if isinstance(made, History):
+        return RaggedOutput(name, made)
     if isinstance(made, FeatureSpec):
         if made.name != name:
             raise ValueError(

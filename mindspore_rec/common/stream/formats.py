@@ -238,6 +238,8 @@ class Format(ABC):
             if place < 0:
                 raise BadMessageError("schema", f"column {field.name!r} is missing or there twice")
             column = rows.column(place)
+            if _are_empty_lists(column.type) and _is_list(field.type):
+                column = column.cast(field.type)
             if column.type != field.type:
                 raise BadMessageError(
                     "schema", f"column {field.name!r} is {column.type}, expected {field.type}"
@@ -314,6 +316,15 @@ class ArrowFormat(Format):
         if not names or len(set(names)) < len(names):
             raise BadMessageError("schema", f"columns must have distinct names, got {names}")
         return table.schema.remove_metadata()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _are_empty_lists(kind: pa.DataType) -> bool:
+    """Return True for the type of lists without values, which fit lists of every type."""
+    return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 
 class TsvFormat(Format):

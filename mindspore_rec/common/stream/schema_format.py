@@ -17,6 +17,8 @@ from mindspore_rec.common.stream.formats import (
 
 __all__ = ["message_types", "schema_format"]
 
+_NUMBERS: dict[str | None, pa.DataType] = {"float32": pa.float64(), "int64": pa.int64()}
+
 
 def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> Format:
     """Return a format that reads the columns of a schema, and refuses values that do not fit.
@@ -68,21 +70,23 @@ def _type(column: Column, format: str) -> pa.DataType:
     kind = column.kind
     if kind in ("text", "ignored") or column.decimal is not None or column.format is not None:
         return pa.string()
-    if kind == "list" and column.separator is not None:
+    is_list = kind in ("list", "history")
+    if is_list and column.separator is not None:
         return pa.string()
-    if kind in ("category", "group", "list"):
+    if is_list and format == "tsv":
+        raise ValueError(
+            f"column {column.name!r} must have a separator for messages of tsv, which have no lists"
+        )
+    if kind == "history" and column.values in _NUMBERS:
+        return pa.list_(_NUMBERS[column.values])
+    if kind in ("category", "group") or is_list:
         if column.values in (None, "key"):
             raise ValueError(
                 f"column {column.name!r} must have values='text' or values='whole' for messages "
                 f"of {format}, or fit the schema to rows before"
             )
         value = pa.int64() if column.values == "whole" else pa.string()
-        if kind == "list" and format == "tsv":
-            raise ValueError(
-                f"column {column.name!r} must have a separator for messages of tsv, which have no "
-                "lists"
-            )
-        return pa.list_(value) if kind == "list" else value
+        return pa.list_(value) if is_list else value
     if kind == "label" and column.binary:
         return _label_type(column)
     whole = kind == "integer" or (kind == "time" and column.unit not in (None, "s"))
@@ -109,7 +113,14 @@ class _SchemaArrowFormat(ArrowFormat):
         rows = table.select([name for name in names if name in first.names])
         for batch in rows.combine_chunks().to_batches():
             _check(self._columns, batch)
-        return rows.schema.remove_metadata()
+        return pa.schema([self._typed(field) for field in rows.schema])
+
+    def _typed(self, field: pa.Field) -> pa.Field:
+        """Return a column with the type of its lists, if the first message has only empty lists."""
+        kind, column = field.type, self._columns.column(field.name)
+        is_empty = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
+        is_known = column.kind in ("list", "history") and column.values not in (None, "key")
+        return pa.field(field.name, _type(column, "json") if is_empty and is_known else kind)
 
 
 def _check(schema: Schema, rows: pa.RecordBatch) -> None:

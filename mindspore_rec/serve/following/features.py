@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import as_array
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.histories import ragged_places
 from mindspore_rec.common.columns.tensors import TensorSpec, as_input
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.state_file import read_states
@@ -83,6 +84,7 @@ class InputMaker:
                 f"and it takes {[spec.name for spec in self._inputs]}"
             )
         self._names = [*self._made, *rest]
+        self._offsets = {self._made[place] for place in ragged_places(self._made)}
         read = features.reads(self._made)
         self.columns = None if read is None else [*map(str, read), *rest]
 
@@ -95,8 +97,12 @@ class InputMaker:
         made = features.apply(rows, self._made)
         arrays = []
         for spec, name in zip(self._inputs, self._names, strict=True):
-            arrays.append(as_input(spec, _fitted(spec, _column(made, name))))
-            if len(arrays[-1]) != rows.num_rows and spec.shape[0] == -1:
+            array = _column(made, name)
+            if name in self._offsets:
+                array = array[:-1]  # requests have the place of each row's first value
+            arrays.append(as_input(spec, _fitted(spec, array)))
+            is_rows = spec.shape[0] == -1 and spec.offsets is None
+            if len(arrays[-1]) != rows.num_rows and is_rows:
                 raise ValueError(
                     f"features made {len(arrays[-1])} rows of {rows.num_rows}: prepare must keep "
                     "all that are asked for"

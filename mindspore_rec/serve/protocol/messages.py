@@ -62,9 +62,11 @@ class RawColumns:
 
     Attributes:
         names: names of the columns; None: a request may have any columns.
+        lists: names of the columns that may have lists of any length.
     """
 
     names: list[str] | None
+    lists: frozenset[str] = frozenset()
 
 
 def parse_request(
@@ -134,7 +136,7 @@ def _checked(
     if _is_raw(request, raw):
         assert raw is not None
         parts_of_inputs({}, data)
-        rows = read_rows(request, raw.names, limits)
+        rows = read_rows(request, raw.names, limits, raw.lists)
         return InferRequest(number, rows, *_wanted(request.get("outputs"), outputs, binary))
     tensors = _by_name("inputs", request.get("inputs"))
     known = {spec.name for spec in inputs}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,22 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def read_rows(
-    request: dict[str, Any], columns: Sequence[str] | None, limits: Limits
+    request: dict[str, Any],
+    columns: Sequence[str] | None,
+    limits: Limits,
+    lists_of: Collection[str] = (),
 ) -> pa.RecordBatch:
     """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
         request: `rows` is a list of objects; if an object lacks a column, the value is missing. In
             place of `rows`, a request may have `columns`, an object of lists. Values are strings,
-            numbers, null, or lists of such values. All lists in a column have the same length.
+            numbers, null, or lists of such values. All lists in a column have the same length,
+            except in the columns `lists_of`.
         columns: names of the columns to read; None: all columns. None: all are read.
         limits: limits for three counts: rows, values and characters.
+        lists_of: names of the columns that have lists of any length; null is an empty list.
+            Default: none.
 
     Raises:
         RequestError: the request is invalid or too large.
@@ -46,11 +52,18 @@ def read_rows(
     left = limits.elements
     for name, values in lists.items():
         where = f"column {named(name)}"
-        flat, width = _flat(where, values)
+        offsets = None
+        if name in lists_of and any(type(each) is list for each in values):
+            flat, offsets = _ragged(where, values)
+            width = 0
+        else:
+            flat, width = _flat(where, values)
         if len(flat) > left:
             raise RequestError(f"{where}: a request must have at most {limits.elements} values")
         left -= len(flat)
         array = _array(where, flat, limits)
+        if offsets is not None:
+            array = pa.ListArray.from_arrays(offsets, array)
         arrays[name] = array if width == 0 else pa.FixedSizeListArray.from_arrays(array, width)
     return pa.RecordBatch.from_pydict(arrays)
 
@@ -103,6 +116,16 @@ def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
     if len(widths) > 1 or 0 in widths:
         raise RequestError(f"{where} must have lists of the same length, at least 1, or none")
     return [each for part in values for each in part], widths.pop()
+
+
+def _ragged(where: str, values: list[Any]) -> tuple[list[Any], pa.Array]:
+    """Return the values of lists of any length, and the offsets of the lists."""
+    wrong = [each for each in values if each is not None and type(each) is not list]
+    if wrong:
+        raise RequestError(f"{where} must have a list in each row, got {shown(wrong[0])}")
+    lists = [each or [] for each in values]
+    offsets = np.cumsum([0, *map(len, lists)])
+    return [each for part in lists for each in part], pa.array(offsets, pa.int32())
 
 
 def _array(where: str, values: list[Any], limits: Limits) -> pa.Array:

@@ -88,7 +88,7 @@ class ServedModel:
         self.limits = Limits.of(predictor.inputs, max_rows)
         self.raw: RawColumns | None = None
         if predictor.features is not None:
-            self.raw = RawColumns(predictor.raw_columns)
+            self.raw = RawColumns(predictor.raw_columns, predictor.features.list_columns)
             names = self.raw.names
             self.limits = self.limits.with_columns(None if names is None else len(names))
         self._saved: tuple[float, float] | None = None  # when it was asked, and what it said

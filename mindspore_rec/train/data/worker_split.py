@@ -12,6 +12,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.columns.histories import ragged_places
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
 from mindspore_rec.common.stream.partition_split import row_share
@@ -158,8 +159,20 @@ def _row_count(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, first: int, last: int) -> Batch:
+    """Return some rows of a batch, and of its histories the values of these rows."""
     rows = _row_count(batch)
+    made = list(batch.columns)
+    ragged = ragged_places(batch.names)
+    of_histories = {place for offsets, values in ragged.items() for place in (offsets, *values)}
+    for offsets, values in ragged.items():
+        starts = made[offsets][first : last + 1]
+        begin, end = int(starts[0]), int(starts[-1])
+        made[offsets] = starts - starts[0]
+        for place in values:
+            made[place] = made[place][begin:end]
     for place, column in enumerate(batch.columns):
+        if place in of_histories:
+            continue
         shape = np.shape(column)
         if not shape or shape[0] != rows:
             raise ValueError(
@@ -167,7 +180,8 @@ def _rows(batch: Batch, first: int, last: int) -> Batch:
                 "rows, so its rows cannot be divided among workers: split_by_worker(data, "
                 "by='batches') divides whole batches"
             )
-    return replace(batch, columns=tuple(column[first:last] for column in batch.columns))
+        made[place] = column[first:last]
+    return replace(batch, columns=tuple(made))
 
 
 def _copied(column: Any) -> Any:

@@ -62,6 +62,13 @@ def export_mindir(
         raise ValueError(
             "inputs must be given, such as ['ids:INT64:-1,26']: the network has no set_inputs"
         )
+    if any(spec.offsets is not None for spec in specs) and getattr(
+        network, "varying_inputs", False
+    ):
+        raise ValueError(
+            "a network that reads histories is not written as MindIR: predictors run it with "
+            "MindSpore"
+        )
     file = Path(path)
     if file.suffix != ".mindir":
         file = file.with_name(file.name + ".mindir")

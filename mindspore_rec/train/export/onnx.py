@@ -51,6 +51,11 @@ def export_network(
     """
     import onnx
 
+    if getattr(cell, "varying_inputs", False):
+        raise NotExportableError(
+            "a network that reads histories is not written as ONNX: predictors run it with "
+            "MindSpore"
+        )
     for spec in inputs:
         if spec.shape[0] != -1 or -1 in spec.shape[1:]:
             raise NotExportableError(

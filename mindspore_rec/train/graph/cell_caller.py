@@ -108,6 +108,13 @@ class CellCaller:
 
     def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
         signature = tuple((column.shape, column.dtype) for column in batch)
+        if self._dynamic is None and getattr(self._backbone, "varying_inputs", False):
+            self._dynamic = [[None, *shape[1:]] if shape else [] for shape, _ in signature]
+            self._cell_inputs(batch)
+            seen.append(signature)
+            self.compilations += 1
+            gc.collect()
+            return
         if signature in seen or (self._dynamic and _fits(signature, self._dynamic)):
             return
         many = self._dynamic is not None or len(seen) >= _STATIC_SHAPES

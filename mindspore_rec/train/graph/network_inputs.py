@@ -24,12 +24,16 @@ def input_specs(
     """Return the specs of the network's inputs, or None if the inputs are unknown.
 
     The specs come from `given`. If `given` is None, the specs come from the network's `set_inputs`
-    or, without `set_inputs`, from `recorded`.
+    or, without `set_inputs`, from `recorded`. The names are the attribute `input_names` of the
+    network, or else the arguments of `construct`. The attribute `input_offsets` maps the names of
+    inputs with values of several rows to the names of their offsets.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.
     """
-    names = list(inspect.signature(network.construct).parameters)
+    names = list(getattr(network, "input_names", ()))
+    names = names or list(inspect.signature(network.construct).parameters)
+    offsets = getattr(network, "input_offsets", {})
     known = network.get_inputs()
     if given is None and known is None:
         given = recorded
@@ -44,7 +48,7 @@ def input_specs(
     if known is None:
         return None
     return tuple(
-        TensorSpec(name, _datatype_of_mindspore(each.dtype), tuple(each.shape))
+        TensorSpec(name, _datatype_of_mindspore(each.dtype), tuple(each.shape), offsets.get(name))
         for name, each in zip(names, known, strict=False)
     )
 

@@ -148,8 +148,8 @@ class IdColumns:
             if watched.done:
                 continue
             lookups = self._tables[name].recent_lookups()
-            if not lookups:
-                continue
+            if not lookups or any(size == 0 for _, size in lookups):
+                continue  # of a batch whose histories are all empty, a later batch shows the column
             matches = [_matches(columns, digest, size) for digest, size in lookups]
             first = watched.steps == 0
             if not first and len(matches) == len(watched.lookups):

@@ -254,7 +254,7 @@ class TrainLoop:
         run, summary = self._run, self.summary
         compilations = self._call.compilations
         columns = batch.columns
-        if all(column.shape and column.shape[0] == 0 for column in columns):
+        if columns[-1].shape[:1] == (0,):
             raise ValueError(
                 f"the batch of train_dataset for step {run.cur_step_num + 1} has no rows, and its "
                 "loss would be NaN: leave it out, as in [b for b in batches if len(b[-1])]"

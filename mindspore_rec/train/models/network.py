@@ -52,6 +52,8 @@ class Network(nn.Cell):
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
         numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
+        histories: the arrays of the histories in the order of `Schema.inputs`, for a network that
+            reads histories.
 
     Outputs:
         float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
@@ -65,16 +67,21 @@ class Network(nn.Cell):
         features: the description of the arrays, which makes the cells that read them.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, one output.
+        reads_histories: class attribute, True if the network reads the arrays of histories.
+            Default: False, a schema with histories is an error.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
         members: number of members.
         label_scale: a `LabelScale` with mean and deviation of the labels; None if no label of the
             schema is a number.
+        varying_inputs: True if the schema has histories, whose number of values differs from batch
+            to batch.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
             arguments that it does not pass on.
-        ValueError: there are several labels, but the network has one output.
+        ValueError: there are several labels, but the network has one output; or there are
+            histories, which the network does not read.
 
     Example:
         >>> from mindspore import Tensor
@@ -96,6 +103,7 @@ class Network(nn.Cell):
     """
 
     several_tasks: ClassVar[bool] = False
+    reads_histories: ClassVar[bool] = False
     default_learning_rate: ClassVar[float] = 0.002
     members: int = 1
 
@@ -111,6 +119,9 @@ class Network(nn.Cell):
         _check_tasks(type(self), self.features.tasks)
         has_numbers = self.schema is not None and not all(self.features.binary)
         self.label_scale = LabelScale(self.features.binary) if has_numbers else None
+        if self.schema is not None:
+            _check_histories(type(self), self.schema)
+        self.varying_inputs = self.schema is not None and bool(self.schema.histories)
         self._recipe = {
             "settings": {key: _plain(key, value) for key, value in settings.items()},
             "name": name,
@@ -238,6 +249,16 @@ def _check_tasks(kind: type[Network], tasks: tuple[str, ...]) -> None:
         raise ValueError(
             f"{kind.__name__} has one output, but the schema has {len(tasks)} labels "
             f"({', '.join(tasks)}): use MMoE, or keep one label"
+        )
+
+
+def _check_histories(kind: type[Network], schema: Schema) -> None:
+    names = [each.name for each in schema.columns if each.kind == "history"]
+    if names and not kind.reads_histories:
+        raise ValueError(
+            f"{kind.__name__} does not read histories, and columns {', '.join(names)} are of kind "
+            "'history': of a ListColumn (kind 'list') it reads the mean, and a network with "
+            "reads_histories = True reads the arrays of the histories"
         )
 
 

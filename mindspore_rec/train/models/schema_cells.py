@@ -36,6 +36,7 @@ class SchemaEmbedding(nn.Cell):
 
     Attributes:
         parts: the pairs (vectors, dim) of the outputs.
+        schema: the schema.
 
     Raises:
         ValueError: a row of `ids` has another number of ids than the schema.
@@ -46,8 +47,9 @@ class SchemaEmbedding(nn.Cell):
         windows = list(windows_of(schema))
         tables: dict[int, HashTable] = {}
         configs = {
-            window.group: table_config(schema, window.group, name, seed) for window in windows
+            group: table_config(schema, group, name, seed) for group in range(len(schema.tables))
         }
+        self.schema = schema
         self.parts = tuple((w.vectors, configs[w.group].embedding_dim) for w in windows)
         self.checked = CheckedIds(windows[-1].stop)
         self.lookups = nn.CellList()
@@ -55,6 +57,19 @@ class SchemaEmbedding(nn.Cell):
             combiner = "mean" if window.is_bag else None
             config = configs[window.group]
             self.lookups.append(_WindowLookup(window, combiner, config, tables, seed))
+        self._configs = configs
+        self._tables = tables
+
+    def group_of(self, history: str) -> int | None:
+        """Return the index of the table of a history's column; None for a column of numbers."""
+        groups = enumerate(self.schema.tables)
+        return next((number for number, each in groups if history in each.histories), None)
+
+    def table_of(self, group: int) -> HashTable:
+        """Return the table of a group, which is made if no field of `ids` is in it."""
+        if group not in self._tables:
+            self._tables[group] = HashTable(self._configs[group])
+        return self._tables[group]
 
     def construct(self, ids: Tensor) -> Any:
         """Return the vectors."""

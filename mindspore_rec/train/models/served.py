@@ -11,7 +11,9 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.histories import ragged_places, values_name
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.graph.spread import spread
 from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.models.registry import build
 
@@ -29,10 +31,16 @@ class Served(nn.Cell):
 
     Inputs:
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
-        numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
+        arrays: the further arrays of `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left out
+            if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor `[B]`,
+            are without the last offset, as in requests of the Open Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
+
+    Attributes:
+        input_names: names of the inputs.
+        input_offsets: for the name of each input with values of a history, the name of its offsets.
     """
 
     def __init__(self, network: Network) -> None:
@@ -43,15 +51,26 @@ class Served(nn.Cell):
         binary = np.array([[label.binary for label in schema.labels]])
         self.all_binary, self.none_binary = bool(binary.all()), not binary.any()
         self.binary = Tensor(binary.astype(np.float32), ms.float32)
-        keys = max(field.stop for field in schema.fields)
-        inputs = [Tensor(shape=[None, keys], dtype=ms.int64)]
-        if schema.numbers:
-            inputs.append(Tensor(shape=[None, len(schema.numbers)], dtype=ms.float32))
-        self.set_inputs(*inputs)
+        self.input_names = tuple(schema.inputs)
+        self.varying_inputs = network.varying_inputs
+        places = ragged_places(schema.inputs)
+        self.input_offsets = {
+            schema.inputs[value]: schema.inputs[place]
+            for place, values in places.items()
+            for value in values
+        }
+        # For each input, the place of values whose number is appended to the offsets, or -1.
+        self.counted = tuple(
+            places[place][0] if place in places else -1 for place in range(len(schema.inputs))
+        )
+        self.set_inputs(*_inputs(schema))
 
-    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
+    def construct(self, ids: Tensor, *arrays: Any) -> Tensor:
         """Return the probabilities."""
-        logits = self.network(ids) if numbers is None else self.network(ids, numbers)
+        inputs: tuple[Tensor, ...] = (ids, *arrays)
+        if self.varying_inputs:
+            inputs = self._with_last_offsets(inputs)
+        logits = spread(self.network, inputs)
         if self.all_binary:
             return ops.sigmoid(logits)
         assert self.network.label_scale is not None
@@ -59,6 +78,33 @@ class Served(nn.Cell):
         if self.none_binary:
             return numbers
         return self.binary * ops.sigmoid(logits) + (1.0 - self.binary) * numbers
+
+    def _with_last_offsets(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Append the number of values to the offsets."""
+        made: tuple[Tensor, ...] = ()
+        for k in range(len(self.counted)):
+            array = inputs[k]
+            if self.counted[k] >= 0:
+                ones = ops.ones_like(inputs[self.counted[k]]).astype(ms.int64)
+                array = ops.concat((array, ones.sum(0, keepdims=True)), 0)
+            made += (array,)
+        return made
+
+
+def _inputs(schema: Schema) -> list[Tensor]:
+    """Return the types and dynamic shapes of a network's inputs."""
+    keys = max(field.stop for field in schema.fields)
+    columns = {values_name(each.name): each for of in schema.histories for each in of}
+    made = []
+    for name in schema.inputs:
+        if name == "ids":
+            made.append(Tensor(shape=[None, keys], dtype=ms.int64))
+        elif name == "numbers":
+            made.append(Tensor(shape=[None, len(schema.numbers)], dtype=ms.float32))
+        else:
+            is_float = name in columns and columns[name].values == "float32"
+            made.append(Tensor(shape=[None], dtype=ms.float32 if is_float else ms.int64))
+    return made
 
 
 def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served, FeaturePipeline]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.columns.feature_spec import MAX_SECONDS, MAX_THRESHOLD
+from mindspore_rec.common.columns.histories import ENDS, MOST_EVENTS, NUMBERS
 from mindspore_rec.common.columns.target_statistics import STATISTICS
 from mindspore_rec.common.columns.times import check_times
 from mindspore_rec.common.columns.transforms import PARTS
@@ -20,6 +21,7 @@ __all__ = [
     "Column",
     "CrossColumn",
     "GroupColumn",
+    "HistoryColumn",
     "IgnoredColumn",
     "IntegerColumn",
     "LabelColumn",
@@ -34,6 +36,8 @@ TRANSFORMS = ("quantile", "mixed", "log", "standard", "min_max", "none")
 
 _FEWEST_CROSSED, _MOST_CROSSED = 2, 4
 _DEFAULT_LENGTH = 20
+_DEFAULT_EVENTS = 50
+_MOST_VALUES = 4096
 _DEFAULT_BUCKETS = 256
 
 
@@ -86,6 +90,8 @@ class Column:
     binary: bool = True
     columns: tuple[str, ...] = ()
     statistics: str | None = None
+    keep: str | None = None
+    side_of: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 255:
@@ -114,13 +120,16 @@ class Column:
     @property
     def has_rows(self) -> bool:
         """True if values of the column have rows in a table."""
+        if self.kind == "history":
+            return self.values not in NUMBERS
         kinds = ("category", "integer", "list", "text", "cross")
         return self.kind in kinds or self.bucket_count > 0
 
     @property
     def is_read(self) -> bool:
         """True if the network reads the column."""
-        return self.has_rows or self.kind in ("number", "integer") or bool(self.parts)
+        kinds = ("number", "integer", "history")
+        return self.has_rows or self.kind in kinds or bool(self.parts)
 
     @property
     def scale(self) -> str:
@@ -139,9 +148,8 @@ class Column:
     @property
     def most_values(self) -> int:
         """Greatest number of values per row that are read."""
-        if self.kind not in ("list", "text"):
-            return 1
-        return _DEFAULT_LENGTH if self.length is None else self.length
+        defaults = {"list": _DEFAULT_LENGTH, "text": _DEFAULT_LENGTH, "history": _DEFAULT_EVENTS}
+        return self.length or defaults.get(self.kind, 1)
 
     @property
     def field(self) -> str:
@@ -162,13 +170,15 @@ class Column:
             if self.dropout >= 1:
                 raise ValueError(f"{where}dropout must be in (0, 1), got {self.dropout}")
         if self.length is not None:
-            check_int(where + "length", self.length, 1, 4096)
+            most = MOST_EVENTS if self.kind == "history" else _MOST_VALUES
+            check_int(where + "length", self.length, 1, most)
 
     def _check_values(self, where: str) -> None:
         if self.transform is not None:
             check_one_of(where + "transform", self.transform, TRANSFORMS)
         if self.values is not None:
-            legal = ("text", "whole", "key")[: 3 if self.kind == "category" else 2]
+            legal = ("text", "whole", "key")[: 3 if self.kind in ("category", "history") else 2]
+            legal += NUMBERS if self.kind == "history" else ()
             check_one_of(where + "values", self.values, legal)
         if self.decimal is not None:
             check_one_of(where + "decimal", self.decimal, (".", ","))
@@ -353,6 +363,73 @@ class ListColumn(Column):
     values: str | None = None
     length: int | None = None
     separator: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class HistoryColumn(Column):
+    """Past events of the row's user, oldest first: a list that a network reads as a sequence.
+
+    A network gets the values of all lists and their offsets. It does not get a mean of vectors, as
+    of a `ListColumn`. Several columns may describe the same events, such as their items, categories
+    and times. One of them is the history. The others are its side columns (`side_of`), and have
+    lists of the same lengths. A missing list is empty.
+
+    Args:
+        name, table, embedding_dim, admission, eviction: as for `Column`.
+        values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
+            'float32' for numbers, in which a missing one is 0. 'int64' for whole numbers such as
+            times; timestamps become whole seconds since 1970. Default: None, `Schema.fit` sets
+            'text' or 'whole'.
+        length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
+            length of the history. Default: 50.
+        keep: 'last' or 'first', the end of a longer list that is kept. Side columns keep the end of
+            the history. Default: 'last'.
+        side_of: name of the history that the column belongs to. Default: None, the column is a
+            history.
+        separator: as for `ListColumn`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, a side column has a length or an
+            end, or a column of numbers has an option of a table.
+
+    Example:
+        >>> HistoryColumn("seen", table="items", length=100)
+        HistoryColumn('seen', table='items', length=100)
+        >>> HistoryColumn("seen_at", values="int64", side_of="seen")
+        HistoryColumn('seen_at', values='int64', side_of='seen')
+    """
+
+    kind = "history"
+
+    name: str
+    table: str | None = None
+    embedding_dim: int | None = None
+    admission: int | None = None
+    eviction: int | None = None
+    values: str | None = None
+    length: int | None = None
+    keep: str | None = None
+    side_of: str | None = None
+    separator: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: "
+        if self.keep is not None:
+            check_one_of(where + "keep", self.keep, ENDS)
+        if self.side_of is not None:
+            _check_text(where + "side_of", self.side_of, 255)
+            self._leave_out(where, ("length", "keep"), f"are of the history {self.side_of!r}")
+        if self.values in NUMBERS:
+            names = ("table", "embedding_dim", "admission", "eviction")
+            self._leave_out(
+                where, names, f"are of tables, and values={self.values!r} have no table"
+            )
+
+    def _leave_out(self, where: str, names: tuple[str, ...], reason: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{where}{name} must be left out: {' and '.join(names)} {reason}")
 
 
 @dataclass(frozen=True, repr=False)

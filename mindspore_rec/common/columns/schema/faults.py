@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
+from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
 from mindspore_rec.common.columns.labels import numbers_of_texts, positive_rows
 from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.schema.column import Column
@@ -71,11 +73,17 @@ def faults_of(columns: Sequence[Column], rows: pa.RecordBatch) -> list[Fault]:
     """
     names = rows.schema.names
     faults = []
+    by_name = {column.name: column for column in columns}
     for column in columns:
         if column.name not in names:
             raise missing_column(column.name, names)
         values = values_array(f"column {column.name!r} must", rows.column(column.name))
-        for legal, expected in _checks(column, values):
+        checks = _checks(column, values)
+        history = by_name.get(column.side_of or "")
+        if history is not None and history.name in names:
+            first = values_array(f"column {history.name!r} must", rows.column(history.name))
+            checks = chain(checks, _as_long_as(history, first, column, values))
+        for legal, expected in checks:
             wrong = np.flatnonzero(~legal)
             if len(wrong):
                 faults.append(Fault(column.name, wrong, values[int(wrong[0])].as_py(), expected))
@@ -96,6 +104,8 @@ def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
         yield from _number(column, values)
     elif column.kind in ("list", "text"):
         _check_nested(column, kind)
+    elif column.kind == "history":
+        yield from _history(column, values)
     elif column.kind == "time":
         yield from _time(column, values)
     elif column.kind == "label":
@@ -161,11 +171,48 @@ def _check_nested(column: Column, kind: pa.DataType) -> None:
         return
     if column.kind == "text" and not is_text(kind):
         raise ValueError(f"column {column.name!r} must be texts for kind 'text', it is {kind}")
-    if column.kind == "list" and column.separator is None and not is_list:
+    if column.kind in ("list", "history") and column.separator is None and not is_list:
         raise ValueError(
-            f"column {column.name!r} must be lists for kind 'list', it is {kind}: if the values "
-            "are in a text such as 'a|b', name what is between them (separator: '|')"
+            f"column {column.name!r} must be lists for kind {column.kind!r}, it is {kind}: if the "
+            "values are in a text such as 'a|b', name what is between them (separator: '|')"
         )
+
+
+def _history(column: Column, values: pa.Array) -> Iterator[Check]:
+    _check_nested(column, values.type)
+    offsets, flat = _lists(column, values)
+    for legal, expected in _events(column, decoded(flat)):
+        legal_rows = np.ones(len(offsets) - 1, bool)
+        rows = np.repeat(np.arange(len(legal_rows)), np.diff(offsets))
+        legal_rows[rows[~legal]] = False
+        yield legal_rows, f"lists of {expected}"
+
+
+def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
+    """Yield which values of all lists are legal."""
+    if column.values not in NUMBERS:
+        yield from _category(column, flat)
+    elif column.values == "int64":
+        yield _array(whole_values(column.name, flat).is_valid()), "whole numbers or times"
+    elif is_text(flat.type):
+        missing = pc.or_(flat.is_null(), are_missing_texts(flat))
+        yield _array(pc.or_(missing, numbers_of_texts(flat, ".").is_valid())), "numbers"
+    elif not _is_number(flat.type):
+        raise ValueError(f"column {column.name!r} must be lists of numbers, it has {flat.type}")
+
+
+def _as_long_as(
+    history: Column, first: pa.Array, column: Column, values: pa.Array
+) -> Iterator[Check]:
+    """Yield in which rows a side column has a list as long as the list of its history."""
+    counts = np.diff(_lists(history, first)[0])
+    legal = np.diff(_lists(column, values)[0]) == counts
+    wanted = "" if legal.all() else f", {counts[np.flatnonzero(~legal)[0]]} values"
+    yield legal, f"a list as long as the list of column {history.name!r}{wanted}"
+
+
+def _lists(column: Column, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    return HistoryValues(column.name, column.values, separator=column.separator).lists(values)
 
 
 def _time(column: Column, values: pa.Array) -> Iterator[Check]:

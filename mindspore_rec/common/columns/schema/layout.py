@@ -10,6 +10,7 @@ from typing import Any
 from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.histories import History, HistoryValues, offsets_name
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
 from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
@@ -18,7 +19,15 @@ from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.target_statistics import STATISTICS, TargetStatistics
 from mindspore_rec.common.columns.transforms import PARTS, Category, Feature, Number, TimePart
 
-__all__ = ["Field", "Layout", "TableGroup", "crossed_by", "numbers_of", "pipeline_of"]
+__all__ = [
+    "Field",
+    "Layout",
+    "TableGroup",
+    "crossed_by",
+    "histories_of",
+    "numbers_of",
+    "pipeline_of",
+]
 
 _SCALES: dict[str, type[Number]] = {
     "quantile": QuantileScale,
@@ -63,7 +72,7 @@ class Field:
 
 @dataclass(frozen=True)
 class TableGroup:
-    """Fields whose rows are in one table.
+    """Fields and histories whose rows are in one table.
 
     Args:
         name: name of the table; None for the table of all columns without own settings.
@@ -71,6 +80,7 @@ class TableGroup:
         admission: number of occurrences at which a key gets a row, or None.
         eviction: number of seconds of event time without the key until its row is evicted, or None.
         fields: indexes of the fields.
+        histories: names of the columns of histories.
     """
 
     name: str | None
@@ -78,6 +88,7 @@ class TableGroup:
     admission: int | None
     eviction: int | None
     fields: tuple[int, ...]
+    histories: tuple[str, ...] = ()
 
 
 def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
@@ -90,6 +101,26 @@ def numbers_of(columns: Sequence[Column]) -> tuple[str, ...]:
             if column.statistics == by:
                 numbers += [f"{column.name}.{end}" for end in (*ends, "count")]
     return tuple(numbers)
+
+
+def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
+    """Return the columns of each history, first the history's own column, then its side columns.
+
+    Raises:
+        ValueError: the history of a side column is missing, or is a side column itself.
+    """
+    of_kind = [each for each in columns if each.kind == "history"]
+    histories = {each.name: [each] for each in of_kind if each.side_of is None}
+    for column in of_kind:
+        if column.side_of is None:
+            continue
+        if column.side_of not in histories:
+            raise ValueError(
+                f"column {column.name!r}: side_of must be a column of kind 'history' that is no "
+                f"side column, got {column.side_of!r}; there are {list(histories)}"
+            )
+        histories[column.side_of].append(column)
+    return tuple(map(tuple, histories.values()))
 
 
 class Layout:
@@ -117,10 +148,12 @@ class Layout:
 
     def __init__(self, columns: Sequence[Column], embedding_dim: int) -> None:
         groups: dict[tuple[str | None, _Settings], list[_Key]] = {}
+        histories: dict[tuple[str | None, _Settings], list[str]] = {}
         first: dict[str, tuple[Column, _Settings]] = {}
         for column in columns:
             keys = _keys_of(column, columns)
-            if not keys:
+            is_history = column.kind == "history" and column.has_rows
+            if not keys and not is_history:
                 continue
             dim = embedding_dim if column.embedding_dim is None else column.embedding_dim
             settings = (dim, column.admission, column.eviction)
@@ -135,6 +168,7 @@ class Layout:
             groups.setdefault((column.table, settings), []).extend(
                 (column, name, transform) for name, transform in keys
             )
+            histories.setdefault((column.table, settings), []).extend([column.name] * is_history)
         fields: list[Field] = []
         self.transforms: list[Feature] = []
         tables: list[TableGroup] = []
@@ -147,7 +181,8 @@ class Layout:
                 fields.append(Field(name, column.name, *shape, column.dropout or 0.0))
                 self.transforms.append(transform)
                 start += column.most_values
-            tables.append(TableGroup(table, *settings, tuple(numbers)))
+            of_histories = tuple(histories[table, settings])
+            tables.append(TableGroup(table, *settings, tuple(numbers), of_histories))
         self.fields = tuple(fields)
         self.tables = tuple(tables)
 
@@ -176,6 +211,11 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
     numbers += [_statistics(by, columns) for by in STATISTICS if _with_statistics(by, columns)]
     if numbers:
         outputs["numbers"] = numbers
+    for history in histories_of(columns):
+        members = [_values_of(each) for each in history]
+        outputs[offsets_name(history[0].name)] = History(
+            members, history[0].most_values, history[0].keep or "last"
+        )
     for column in columns:
         if column.kind == "time":
             outputs["time"] = FeatureSpec("time", is_timestamp=True, transform=_times(column))
@@ -259,6 +299,10 @@ def _keys_of(column: Column, columns: Sequence[Column]) -> list[tuple[str, Featu
         bucket = QuantileBucket(name, column.bucket_count)
         return [(f"{name}.bucket", _parsed(column, bucket))]
     return []
+
+
+def _values_of(column: Column) -> HistoryValues:
+    return HistoryValues(column.name, column.values, column.field, column.separator)
 
 
 def _number(column: Column) -> Feature:

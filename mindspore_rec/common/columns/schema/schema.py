@@ -25,6 +25,7 @@ from mindspore_rec.common.columns.schema.layout import (
     Layout,
     TableGroup,
     crossed_by,
+    histories_of,
     numbers_of,
     pipeline_of,
 )
@@ -35,6 +36,7 @@ __all__ = ["Schema"]
 _DEFAULT_DIM = 16
 _MOST_FIT_ROWS = 100_000_000
 _ONE = ("time", "weight")  # kinds of which a schema has one column at most
+_NOT_INPUTS = ("time", "weight", "label")  # arrays that a network does not take
 
 
 class Schema:
@@ -46,6 +48,9 @@ class Schema:
       the others have one. Columns of one table are side by side; `fields` has the places.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
+    * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
+      values of all lists, one list after another, and where each list begins. Row i has the values
+      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has values only.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
@@ -110,7 +115,7 @@ class Schema:
     @property
     def undecided(self) -> list[Column]:
         """Columns of categories without `values`; `fit` sets their type, text or whole."""
-        kinds = ("category", "list", "group")
+        kinds = ("category", "list", "group", "history")
         return [each for each in self.columns if each.kind in kinds and each.values is None]
 
     def _check_columns(self) -> None:
@@ -255,8 +260,13 @@ class Schema:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the arrays that a network takes: ids, and numbers if there are any."""
-        return [name for name in self.arrays if name in ("ids", "numbers")]
+        """Names of the arrays that a network takes: ids, numbers if there are any, histories."""
+        return [name for name in self.arrays if name not in _NOT_INPUTS]
+
+    @property
+    def histories(self) -> tuple[tuple[Column, ...], ...]:
+        """The columns of each history, first the history's own column, then its side columns."""
+        return histories_of(self.columns)
 
     # ---- rows
 
@@ -344,8 +354,9 @@ class Schema:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
-        column of lists of int64, the other arrays are columns of lists of float32. `received` reads
-        them, also from Parquet. If the schema has a time, the first column is its seconds.
+        column of lists of int64, the other arrays are columns of lists of float32. The values of a
+        history are a column of lists of its own, without offsets. `received` reads the columns,
+        also from Parquet. If the schema has a time, the first column is its seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -364,14 +375,15 @@ class Schema:
             [{'ids': [[7641507573510170772], [-4093091485400797293]], 'label': [[0.0], [1.0]]}]
         """
         self.check_fitted()
-        pipeline = self.pipeline
+        pipeline = self.pipeline.by_rows()
         if training and self.time is not None:
             pipeline = pipeline.with_times()
+        inputs = [name for name in self.inputs if name in pipeline.column_names]
         for rows in batches:
             if training:
                 made = pipeline.batch(rows, learn=False, with_time=False, training=True)[0]
             else:
-                made = pipeline.apply(rows, self.inputs)
+                made = pipeline.apply(rows, inputs)
             yield pa.RecordBatch.from_arrays([_lists(each) for each in made.values()], list(made))
 
     @property
@@ -555,8 +567,10 @@ def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
             return
 
 
-def _lists(array: np.ndarray) -> pa.Array:
-    """Return an array ``[B, N]`` as lists, an array ``[B]`` as values."""
+def _lists(array: np.ndarray | pa.Array) -> pa.Array:
+    """Return an array ``[B, N]`` as lists, an array ``[B]`` as values, an Arrow array unchanged."""
+    if isinstance(array, pa.Array):
+        return array
     if array.ndim == 1:
         return pa.array(array)
     offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories: lists of any length per row, kept as the values of all lists and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text, to_column
+from mindspore_rec.common.columns.categories import as_categories, whole_numbers
+from mindspore_rec.common.columns.hashing import keys_of
+from mindspore_rec.common.columns.labels import NumbersOfTexts
+from mindspore_rec.common.columns.lists import values_of_lists
+from mindspore_rec.common.columns.times import seconds_of
+from mindspore_rec.common.columns.transforms import Feature, Key, Number
+
+__all__ = [
+    "ENDS",
+    "MOST_EVENTS",
+    "NUMBERS",
+    "History",
+    "HistoryValues",
+    "kept_values",
+    "offsets_name",
+    "ragged",
+    "ragged_places",
+    "values_name",
+    "whole_values",
+]
+
+ENDS = ("last", "first")
+NUMBERS = ("float32", "int64")
+"""Types of values that are numbers and have no rows in a table."""
+
+MOST_EVENTS = 1 << 16
+_DTYPES = {"float32": np.float32}
+_VALUES, _OFFSETS = ".values", ".offsets"
+
+
+def values_name(column: str) -> str:
+    """Return the name of the array with the values of a history's column."""
+    return column + _VALUES
+
+
+def offsets_name(column: str) -> str:
+    """Return the name of the array with the offsets of a history."""
+    return column + _OFFSETS
+
+
+def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
+    """Return for the place of each history's offsets the places of its values, in front of them.
+
+    Args:
+        names: names of a batch's arrays, as a schema orders them; None for arrays without names.
+
+    Example:
+        >>> ragged_places(["ids", "seen.values", "at.values", "seen.offsets", "label"])
+        {3: [1, 2]}
+    """
+    made: dict[int, list[int]] = {}
+    values: list[int] = []
+    for place, name in enumerate(names or ()):
+        if name.endswith(_VALUES):
+            values.append(place)
+            continue
+        if name.endswith(_OFFSETS) and values:
+            made[place] = values
+        values = []
+    return made
+
+
+class HistoryValues(Feature):
+    """Convert the values of lists to keys or numbers, and keep the lists' lengths.
+
+    Args:
+        column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
+            empty.
+        values: None, 'text', 'whole' or 'key' for keys, as for `Category`; 'float32' for numbers,
+            in which a missing one is 0; or 'int64' for whole numbers, timestamps or dates, which
+            become whole seconds since 1970. Default: None.
+        field: text that salts the hash of keys. Default: the column's name.
+        separator: text between the values in a column of texts. Default: None.
+
+    Example:
+        >>> seen = HistoryValues("seen", "key")
+        >>> offsets, flat = seen.lists(pa.array([[7, 8], None, [9]]))
+        >>> offsets.tolist(), seen.apply(flat, learn=False).tolist()
+        ([0, 2, 2, 3], [7, 8, 9])
+    """
+
+    dtype = np.int64
+    reads_lists = True
+
+    def __init__(
+        self,
+        column: str | int,
+        values: str | None = None,
+        field: str | None = None,
+        separator: str | None = None,
+    ) -> None:
+        super().__init__(column)
+        self.values = (
+            None
+            if values is None
+            else check_one_of("values", values, ("text", "whole", "key", *NUMBERS))
+        )
+        self.field = str(column) if field is None else field
+        self.separator = separator
+
+    @property
+    def are_numbers(self) -> bool:
+        """True if the values have no rows in a table."""
+        return self.values in NUMBERS
+
+    def lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+        """Return the offsets of the lists, int64 ``[B + 1]``, and the unconverted values."""
+        values = decoded(values)
+        kind = values.type
+        is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
+        if self.separator is not None and is_single and self.are_numbers:
+            # A reader takes a column of texts for numbers if no row has several values.
+            there = values.is_valid().to_numpy(zero_copy_only=False)
+            return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
+        return values_of_lists(self.column, values, self.separator)
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the keys or numbers of the values of all lists, ``[N]``.
+
+        Raises:
+            TypeError, ValueError: a value is missing or of the wrong type.
+        """
+        where = f"column {self.column!r} must"
+        if not len(values):
+            return np.zeros(0, _DTYPES.get(str(self.values), np.int64))
+        if self.values == "float32":
+            return NumbersOfTexts(Number(self.column), ".").apply(values, learn)
+        if self.values == "int64":
+            return self._whole(values)
+        if self.values == "key" and pa.types.is_integer(values.type):
+            return Key(self.column).apply(values, learn)
+        return keys_of(self.field, as_categories(values, self.values), where)
+
+    def _whole(self, values: pa.Array) -> np.ndarray:
+        made = whole_values(self.column, values)
+        if made.null_count:
+            place = int(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False))[0])
+            raise ValueError(
+                f"column {self.column!r} must have lists of whole numbers or times, none missing, "
+                f"got {values[place].as_py()!r}"
+            )
+        return made.to_numpy()
+
+
+def whole_values(column: str | int, values: pa.Array) -> pa.Array:
+    """Return whole numbers, or times as whole seconds since 1970, as int64.
+
+    Values that are no whole number become missing.
+
+    Raises:
+        ValueError: the values are of a type that has no whole numbers.
+    """
+    values = decoded(values)
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_temporal(kind):
+        return seconds_of(column, values).cast(pa.int64())
+    if is_text(kind):
+        return whole_numbers(values)
+    if pa.types.is_floating(kind):
+        numbers = values.cast(pa.float64())
+        fits = pc.and_(pc.equal(pc.trunc(numbers), numbers), pc.less(pc.abs(numbers), 2.0**63))
+        return pc.if_else(fits, numbers, None).cast(pa.int64())
+    if not pa.types.is_integer(kind):
+        raise ValueError(f"column {column!r} must have lists of whole numbers, it has {kind}")
+    if kind == pa.uint64():
+        fits = pc.less_equal(values, pa.scalar((1 << 63) - 1, pa.uint64()))
+        values = pc.if_else(fits, values, None)
+    return values.cast(pa.int64())
+
+
+@dataclass(frozen=True)
+class History:
+    """Columns of lists that describe the same events, as an output of a `FeaturePipeline`.
+
+    Args:
+        members: one transform per column; the first has the history's own column.
+        length: greatest number of events per row that are kept, 1 to 65536.
+        keep: 'last' or 'first', the end of a longer list that is kept.
+    """
+
+    members: Sequence[HistoryValues]
+    length: int
+    keep: str = "last"
+
+    def __post_init__(self) -> None:
+        check_int("length", self.length, 1, MOST_EVENTS)
+        check_one_of("keep", self.keep, ENDS)
+
+
+def kept_values(
+    offsets: np.ndarray, length: int, keep: str
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the offsets of shortened lists, and which values are kept.
+
+    Args:
+        offsets: int64 ``[B + 1]``, offsets of the lists.
+        length: greatest length of a list.
+        keep: 'last' or 'first'.
+
+    Returns:
+        The new offsets, and the places of the kept values, int64 ``[N]``; None if all are kept.
+
+    Example:
+        >>> [each.tolist() for each in kept_values(np.array([0, 3, 4]), 2, "last")]
+        [[0, 2, 3], [1, 2, 3]]
+    """
+    counts = np.diff(offsets)
+    if not len(counts) or counts.max() <= length:
+        return offsets, None
+    kept = np.minimum(counts, length)
+    made = np.concatenate([[0], np.cumsum(kept)])
+    first = offsets[1:] - kept if keep == "last" else offsets[:-1]
+    return made, np.arange(made[-1]) + np.repeat(first - made[:-1], kept)
+
+
+def ragged(values: Any, offsets: Any) -> pa.Array:
+    """Return lists of any length as one column, for a data frame of Arrow or a dict of columns.
+
+    Args:
+        values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
+        offsets: whole numbers ``[B + 1]``: list i has the values from ``offsets[i]`` to
+            ``offsets[i + 1] - 1``. The first offset is 0, the last is N.
+
+    Returns:
+        Arrow array of B lists, which shares the memory of int64 offsets and of numbers.
+
+    Raises:
+        TypeError: offsets are no whole numbers, or values are of a type that Arrow lacks.
+        ValueError: offsets do not begin with 0, do not end with N, or fall.
+
+    Example:
+        >>> from mindspore_rec.feature import ragged
+        >>> ragged(np.array([7, 8, 9]), np.array([0, 2, 2, 3])).to_pylist()
+        [[7, 8], [], [9]]
+    """
+    starts = np.asarray(offsets)
+    if starts.dtype.kind not in "iu":
+        raise TypeError(f"offsets must be whole numbers, got {starts.dtype}")
+    flat = to_column("values", values)
+    if pa.types.is_nested(flat.type):
+        raise ValueError(f"values must be one-dimensional, got {flat.type}")
+    check_offsets("offsets", starts, len(flat))
+    return pa.LargeListArray.from_arrays(pa.array(starts.astype(np.int64, copy=False)), flat)
+
+
+def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
+    """Check the offsets of lists.
+
+    Args:
+        where: name of the offsets, for messages.
+        offsets: whole numbers ``[B + 1]``.
+        values: number of values of all lists.
+
+    Raises:
+        ValueError: offsets do not begin with 0, do not end with the number of values, or fall.
+    """
+    if offsets.ndim != 1 or not len(offsets):
+        raise ValueError(f"{where} must be [rows + 1], got shape {list(offsets.shape)}")
+    if offsets[0] != 0 or offsets[-1] != values or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(
+            f"{where} must begin with 0, never fall, and end with the number of values, {values}"
+        )

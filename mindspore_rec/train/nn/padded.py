@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ToPadded and ToValues: lists as values and offsets to blocks of one length, and back."""
+
+from __future__ import annotations
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.common.checks import check_int, check_one_of
+
+__all__ = ["ToPadded", "ToValues"]
+
+_ENDS = ("last", "first")
+_MOST_VALUES = 1 << 16
+
+
+class ToPadded(nn.Cell):
+    """Arrange the values of lists in a block with one row per list, and padding at the right.
+
+    Values have the order of the list, the first one at index 0. Lists that are longer than the
+    block are shortened. N and B may change from call to call without a new compilation, and N may
+    be 0.
+
+    Args:
+        length: number of values per row of the block, L, 1 to 65536.
+        keep: 'last' or 'first', the end of a longer list that is kept. Default: 'last'.
+        padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
+
+    Inputs:
+        values: Tensor `[N, ...]`, the values of all lists, one list after another.
+        offsets: int64 Tensor `[B + 1]`. List i has the values from `offsets[i]` to
+            `offsets[i + 1] - 1`. The first offset is 0, the last is N.
+
+    Outputs:
+        Tuple of the block, a Tensor `[B, L, ...]` of the type of the values, and the mask, a bool
+            Tensor `[B, L]`, which is True for values and False for padding.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> from mindspore_rec.nn import ToPadded
+        >>> block, mask = ToPadded(2)(Tensor([7, 8, 9, 5]), Tensor([0, 3, 3, 4], ms.int64))
+        >>> block.asnumpy().tolist(), mask.asnumpy().sum(1).tolist()
+        ([[8, 9], [0, 0], [5, 0]], [2, 0, 1])
+    """
+
+    def __init__(self, length: int, keep: str = "last", padding: int = 0) -> None:
+        super().__init__()
+        self.length = check_int("length", length, 1, _MOST_VALUES)
+        self.keeps_last = check_one_of("keep", keep, _ENDS) == "last"
+        check_int("padding", padding, -(1 << 63), (1 << 63) - 1)
+        self.padding = Tensor(np.array([padding], np.int64))
+        self.places = Tensor(np.arange(length)[None], ms.int64)
+
+    def construct(self, values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return block and mask."""
+        starts, ends = offsets[:-1], offsets[1:]
+        counts = ops.minimum(ends - starts, self.length)
+        mask = self.places < counts.expand_dims(1)
+        first = ends - counts if self.keeps_last else starts
+        places = first.expand_dims(1) + self.places
+        # The padding is a further value after the last one, so that N may be 0.
+        places = ops.select(mask, places, ops.ones_like(places) * offsets[-1])
+        padding = ops.zeros((1, *values.shape[1:]), values.dtype)
+        padding = padding + self.padding.astype(values.dtype)
+        return ops.gather(ops.concat((values, padding), 0), places, 0), mask
+
+
+class ToValues(nn.Cell):
+    """Return the values of lists from a block that `ToPadded` made, one list after another.
+
+    Args:
+        keep: as for the `ToPadded` that made the block. Default: 'last'.
+
+    Inputs:
+        block: Tensor `[B, L, ...]`.
+        offsets: int64 Tensor `[B + 1]`, the offsets of the lists.
+        values: any Tensor `[N, ...]`, such as the keys of the lists, whose first dimension is the
+            number of values.
+
+    Outputs:
+        Tensor `[N, ...]` of the type of the block. Values that are not in the block, since their
+            list is longer than L, are 0.
+
+    Raises:
+        ValueError: `keep` is unknown.
+
+    Example:
+        >>> from mindspore_rec.nn import ToPadded, ToValues
+        >>> values, offsets = Tensor([7, 8, 9, 5]), Tensor([0, 3, 3, 4], ms.int64)
+        >>> block, mask = ToPadded(2)(values, offsets)
+        >>> ToValues()(block, offsets, values).asnumpy().tolist()
+        [0, 8, 9, 5]
+    """
+
+    def __init__(self, keep: str = "last") -> None:
+        super().__init__()
+        self.keeps_last = check_one_of("keep", keep, _ENDS) == "last"
+
+    @property
+    def is_eager(self) -> bool:
+        """True in PyNative mode; the graph compiler reads this property as a constant."""
+        return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
+
+    def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
+        """Return the values."""
+        if self.is_eager and values.shape[0] == 0:
+            return ops.zeros((0, *block.shape[2:]), block.dtype)
+        rows, length = block.shape[0], block.shape[1]
+        # The last number stands for no value: MindSpore has no gradient of a gather of 0 values.
+        numbers = ops.arange(0, values.shape[0] + 1, 1, dtype=ms.int64)
+        row = ops.searchsorted(offsets[1:], numbers, right=True)
+        row = ops.minimum(row, rows - 1)
+        place = numbers - ops.gather(offsets, row, 0)
+        if self.keeps_last:
+            counts = offsets[1:] - offsets[:-1]
+            place = place - ops.gather(ops.maximum(counts - length, 0), row, 0)
+        there = ops.logical_and(place >= 0, place < length)
+        there = ops.logical_and(there, numbers < offsets[-1])
+        flat = block.reshape((rows * length, *block.shape[2:]))
+        padding = ops.zeros((1, *block.shape[2:]), block.dtype)
+        places = ops.select(there, row * length + place, ops.ones_like(place) * rows * length)
+        return ops.gather(ops.concat((flat, padding), 0), places, 0)[:-1]
