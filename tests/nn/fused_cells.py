@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import mindspore as ms
@@ -106,7 +106,7 @@ def close(got: list[np.ndarray], expected: list[np.ndarray], bound: float = 1e-5
             np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=bound)
 
 
-def fused_pair(kind: type[nn.Cell]) -> tuple[Any, Any]:
+def fused_pair(kind: Callable[[], nn.Cell]) -> tuple[Any, Any]:
     """Return a network that is fused, and one with the same weights that is not."""
     ms.set_seed(2)
     plain = kind()

@@ -9,10 +9,16 @@ import mindspore as ms
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 
-from mindspore_rec.nn import NumberEmbedding, PeriodicEmbedding, PiecewiseLinear
-from tests.nn.fused_cells import MODES, rows_of, run
+from mindspore_rec.nn import (
+    MLP,
+    CrossNetV2,
+    NumberEmbedding,
+    PeriodicEmbedding,
+    PiecewiseLinear,
+)
+from tests.nn.fused_cells import MODES, close, fused_pair, rows_of, run, unfuse
 from tests.support.nightly import examples
 
 SIZES: dict[str, Any] = {
@@ -96,6 +102,69 @@ def test_piecewise_linear_numbers_start_as_embedded_numbers(numbers, dim, rows, 
     x = Tensor(rows_of(rows, numbers))
     assert curve.out_features == line.out_features == numbers * dim
     np.testing.assert_allclose(curve(x).asnumpy(), line(x).asnumpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+@examples(4, 25)
+@given(
+    **{**SIZES, "rows": st.sampled_from([1, 2, 33, 300, 1000])},
+    further=st.integers(1, 70),
+    training=st.booleans(),
+    narrow=st.booleans(),
+)
+def test_the_operator_is_the_plain_cell(kind, numbers, dim, rows, mode, further, training, narrow):
+    ms.set_context(mode=mode, pynative_synchronize=True)
+    cell = kind(numbers, dim, further).set_train(training)
+    rng = np.random.default_rng(numbers)
+    for each in cell.trainable_params():
+        each.set_data(Tensor(rng.normal(0, 0.3, each.shape).astype(np.float32)))
+    assert cell.is_fused
+    given_ = [0.7 * rows_of(rows, numbers)], [rows_of(rows, numbers, dim, seed=1)]
+    if narrow:  # rows of a lookup may be bfloat16
+        x = Tensor(given_[0][0]).astype(ms.bfloat16)
+        got = cell(x).asnumpy()
+        close([got], [unfuse(cell)(x).asnumpy()])
+        return
+    got = run(cell, *given_)
+    expected = run(unfuse(cell), *given_)
+    close(got[0], expected[0])
+    close(got[1], expected[1], 2e-5)
+
+
+class Scored(nn.Cell):
+    """A network whose first layer makes vectors of numbers."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.curves = kind(3, 4, 6)
+        self.deep, self.cross = MLP((10, 12), (8,)), CrossNetV2((10, 12), 2)
+        self.logit = nn.Dense(30, 1)
+
+    def construct(self, row: Tensor, numbers: Tensor) -> Tensor:
+        vectors = self.curves(numbers)
+        joined = ops.concat((self.cross(row, vectors), self.deep(row, vectors)), 1)
+        return self.logit(joined), vectors
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_a_network_with_curves_is_one_operator(kind, mode):
+    fused, plain = fused_pair(lambda: Scored(kind))
+    assert any(part is fused.curves for part in fused.fused_graph.parts)
+    assert len(fused.fused_graph.parts) == 4
+    given_ = [rows_of(50, 10), rows_of(50, 3)], [rows_of(50, 1, seed=1), rows_of(50, 3, 4, seed=2)]
+    got, expected = (run(cell.set_train(), *given_) for cell in (fused, plain))
+    close(got[0], expected[0])
+    close(got[1], expected[1])
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_no_rows_have_gradients_of_zero(kind, pynative):
+    cell = kind(2, 3, 4).set_train()
+    outputs, gradients = run(
+        cell, [np.zeros((0, 2), np.float32)], [np.zeros((0, 2, 3), np.float32)]
+    )
+    assert outputs[0].shape == (0, 2, 3)
+    assert all((each == 0).all() for each in gradients[1:])
 
 
 def test_many_rows_have_the_same_gradients_each_time(graph_mode):

@@ -17,6 +17,7 @@
 #include "dense/dense_device.h"
 #include "dense/linear.h"
 #include "dense/mixture_layer.h"
+#include "dense/number_layers.h"
 #include "dense/pair_layers.h"
 #include "dense/program.h"
 #include "dense/program_registry.h"
@@ -200,6 +201,18 @@ void BindDense(py::module_& m) {
       .def("add_scale_vectors",
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int vectors) {
              b.program().AddLayer(std::make_unique<ScaleVectors>(ToView(x), ToView(y), vectors));
+           })
+      .def("add_curves",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t bins, int knots) {
+             b.program().AddLayer(
+                 std::make_unique<CurvesOfNumbers>(ToView(x), ToView(y), bins, knots));
+           })
+      .def("add_waves",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t count,
+              const std::tuple<int, int, int>& parameters) {
+             const auto& [frequencies, weight, bias] = parameters;
+             b.program().AddLayer(std::make_unique<WavesOfNumbers>(
+                 ToView(x), ToView(y), count, WaveParameters{frequencies, weight, bias}));
            })
       .def("add_cross_combine",
            [](ProgramBuilder& b, const ViewTuple& x0, const ViewTuple& t, const ViewTuple& x,

@@ -247,6 +247,32 @@ struct CrossInputGradientArguments {
   bool adds;
 };
 
+// ---------------------------------------------------------------- vectors of numbers
+
+// In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the
+// gradient of the layer's output. CurvesInputGradient has one thread for each number of a row.
+// KnotSums has one thread for each float of the knots in each chunk, and writes the sums over the
+// rows of the chunk to `partial`.
+struct CurvesArguments {
+  int64_t numbers, dim, bins;
+  const float* knots;
+  Rows x, output, of_x;
+  bool adds;
+  Chunks chunks;
+  float* partial;
+};
+
+// As CurvesArguments. FrequencySums, WaveWeightSums and WaveBiasSums have one thread for each float
+// of the parameter in each chunk.
+struct WavesArguments {
+  int64_t numbers, dim, count;
+  const float *frequencies, *weight, *bias;
+  Rows x, output, gradient, of_x;
+  bool adds;
+  Chunks chunks;
+  float* partial;
+};
+
 // ---------------------------------------------------------------- pairs and mixtures
 
 // In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the

@@ -31,6 +31,7 @@
   X(msrec_source_row_kernels, "cuda/row_kernels.inl")         \
   X(msrec_source_sum_kernels, "cuda/sum_kernels.inl")         \
   X(msrec_source_norm_kernels, "cuda/norm_kernels.inl")       \
+  X(msrec_source_number_kernels, "cuda/number_kernels.inl")   \
   X(msrec_source_group_kernels, "cuda/group_kernels.inl")     \
   X(msrec_source_cross_kernels, "cuda/cross_kernels.inl")     \
   X(msrec_source_pair_kernels, "cuda/pair_kernels.inl")       \

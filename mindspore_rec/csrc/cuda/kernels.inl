@@ -7,6 +7,7 @@
 #include "cuda/group_kernels.inl"
 #include "cuda/mixture_kernels.inl"
 #include "cuda/norm_kernels.inl"
+#include "cuda/number_kernels.inl"
 #include "cuda/pair_kernels.inl"
 #include "cuda/row_kernels.inl"
 #include "cuda/sum_kernels.inl"

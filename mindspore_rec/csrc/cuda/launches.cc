@@ -16,6 +16,7 @@ Elementwise MakeLoops() {
   SetSumLoops(&loops);
   SetGroupLoops(&loops);
   SetCrossLoops(&loops);
+  SetNumberLoops(&loops);
   return loops;
 }
 

@@ -19,6 +19,7 @@ void SetRowLoops(Elementwise* loops);
 void SetSumLoops(Elementwise* loops);
 void SetGroupLoops(Elementwise* loops);
 void SetCrossLoops(Elementwise* loops);
+void SetNumberLoops(Elementwise* loops);
 
 inline kernels::Rows RowsOf(const Block& block) { return {block.data, block.ld}; }
 inline kernels::HalfRows RowsOf(const uint16_t* data, int64_t ld) {

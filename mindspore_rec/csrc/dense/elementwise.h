@@ -71,6 +71,31 @@ struct CrossRows {
   bool rounds = false;               // whether factors of products are rounded to bfloat16
 };
 
+// Curves of straight pieces, one for each number of a row, with vectors [dim] at their knots.
+struct NumberCurves {
+  int64_t numbers = 0;
+  int64_t dim = 0;
+  int64_t bins = 0;              // pieces of a curve
+  const float* knots = nullptr;  // [numbers, bins + 1, dim]
+  int64_t knot_floats() const { return numbers * (bins + 1) * dim; }
+};
+
+// The waves of a number x are sin(2 pi f x) of its frequencies f, and then cos(2 pi f x). The
+// output is relu(weight waves + bias).
+struct NumberWaves {
+  int64_t numbers = 0;
+  int64_t dim = 0;
+  int64_t count = 0;                   // frequencies of a number
+  const float* frequencies = nullptr;  // [numbers, count]
+  const float* weight = nullptr;       // [dim, 2 count]
+  const float* bias = nullptr;         // [dim]
+  int64_t waves() const { return 2 * count; }
+  // Number of scratch floats that the loops need.
+  static constexpr int64_t Scratch(int64_t dim, int64_t count) {
+    return (2 * count + 1) * ((dim + 7) / 8 * 8) + 4 * count;
+  }
+};
+
 struct Elementwise {
   const char* name;  // "avx512", "avx2", "base"; "cuda"
 
@@ -158,6 +183,17 @@ struct Elementwise {
                        Block output);
   void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
                                 Block gradient, Target of_scales, Target of_x);
+
+  // `curves` computes the points [numbers, dim] of the curves at the numbers of each row.
+  // `curves_gradient` computes the gradient of x, and adds the gradient of the knots to `sums`.
+  void (*curves)(int64_t rows, const NumberCurves& curves, Block x, Block output);
+  void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
+                          Target of_x, float* sums);
+  // `waves` computes the outputs [numbers, dim] of each row. `waves_gradient` computes the gradient
+  // of x, and adds the gradients of frequencies, weight and bias, which are consecutive, to `sums`.
+  void (*waves)(int64_t rows, const NumberWaves& waves, Block x, float* scratch, Block output);
+  void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
+                         Block gradient, float* scratch, Target of_x, float* sums);
 
   // Computes the gradients of x0, t and x from the gradient of x0 t + x. If x is x0, there is one
   // gradient for x0 and x.

@@ -259,6 +259,7 @@ void SoftmaxGradient(int64_t rows, int64_t groups, int64_t group, Block output, 
 #include "dense/batch_norm_kernels.inl"
 #include "dense/cross_kernels.inl"
 #include "dense/loss_kernels.inl"
+#include "dense/number_kernels.inl"
 
 namespace msrec {
 
@@ -293,6 +294,10 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               MixGatesGradient,
                                               ScaleGroups,
                                               ScaleGroupsGradient,
+                                              Curves,
+                                              CurvesGradient,
+                                              Waves,
+                                              WavesGradient,
                                               CrossCombineGradient,
                                               CrossRowsForward,
                                               CrossRowsGradient,

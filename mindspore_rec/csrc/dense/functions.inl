@@ -105,6 +105,48 @@ MSREC_INLINE float GeluSlope(float any) {
   return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
 }
 
+// Sine and cosine of 2 pi t.
+struct SineAndCosine {
+  float sine, cosine;
+};
+
+// sin(2 pi u) for u in [-0.25, 0.25].
+MSREC_INLINE float SineOfTurns(float u) {
+  const float z = u * u;
+  float p = 3.971091779e+1f;
+  p = p * z - 7.657499228e+1f;
+  p = p * z + 8.160223125e+1f;
+  p = p * z - 4.134167748e+1f;
+  p = p * z + 6.283185274f;
+  return p * u;
+}
+
+// To 2e-7. Beyond 2^22 turns, floats no longer tell the parts of a turn, and t counts as whole.
+MSREC_INLINE SineAndCosine WaveOf(float t) {
+  const float whole = (t + 12582912.0f) - 12582912.0f;
+  const float rest = t - (Magnitude(t) > 4194304.0f ? t : whole);  // NaN of NaN and of infinity
+  const float magnitude = Magnitude(rest);
+  const float folded = magnitude > 0.25f ? 0.5f - magnitude : magnitude;
+  const float sine = SineOfTurns(folded);
+  return {rest < 0.0f ? -sine : sine, SineOfTurns(0.25f - magnitude)};
+}
+
+// Place of a number on a curve of straight pieces between the knots 0 to `bins`: the knot below,
+// and the share of the way to the next knot. Beyond both ends, the share is not in [0, 1].
+struct CurvePlace {
+  int64_t knot;
+  float share;
+};
+
+// The knots divide [-1, 1] equally. NaN has the share NaN.
+MSREC_INLINE CurvePlace PlaceOnCurve(float x, int64_t bins) {
+  const float place = (x + 1.0f) * (0.5f * static_cast<float>(bins));
+  const float last = static_cast<float>(bins - 1);
+  const float low = place > 0.0f ? place : 0.0f;
+  const int32_t knot = static_cast<int32_t>(low < last ? low : last);
+  return {knot, place - static_cast<float>(knot)};
+}
+
 // Each activation, and its slope in terms of what it returned.
 struct None {
   MSREC_INLINE float Value(float x) { return x; }

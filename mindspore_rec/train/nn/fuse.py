@@ -44,12 +44,13 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     `fuse` calls `construct` as Python, once for each value of `self.training`. The arguments are
     stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
     operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
-    `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The
-    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
-    other steps, such as lookups before the layers and a sigmoid after the layers, are computed as
-    written in `construct`. If the layers read Tensors with different numbers of rows, the layers
-    are also computed as written, with one warning. In a graph with dynamic shapes, the operator
-    raises an error if the numbers of rows differ.
+    `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `PiecewiseLinear`,
+    `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums, joins
+    (`ops.concat`), and activations after `nn.Dense`. All other steps, such as lookups before the
+    layers and a sigmoid after the layers, are computed as written in `construct`. If the layers
+    read Tensors with different numbers of rows, the layers are also computed as written, with one
+    warning. In a graph with dynamic shapes, the operator raises an error if the numbers of rows
+    differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If

@@ -40,7 +40,8 @@ class FusedGraph(FusedLayer):
         steps: for each name of an output, the layer and the names of the layer's inputs. An input
             is an entry of `inputs` or an earlier step. Legal layers are `MLP`, `CrossNet`,
             `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
-            `NumberEmbedding`, `Sum`, and `nn.Dense` without activation. An `nn.Dense` joins its
+            `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
+            activation. An `nn.Dense` joins its
             inputs. Each layer must be made for the widths of its inputs.
         outputs: names of the steps whose outputs are returned. Default: the last one.
 

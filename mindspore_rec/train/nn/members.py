@@ -10,12 +10,16 @@ Ensembling", ICLR 2025, https://arxiv.org/abs/2410.24210, where the form is call
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.fused.inputs import widened
+from mindspore_rec.train.nn.fused.layer import may_fuse
+from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.member_rows import RepeatedRows
 
 __all__ = ["MOST_MEMBERS", "MemberLogits", "MemberRows", "check_members"]
 
@@ -80,11 +84,19 @@ class MemberRows(nn.Cell):
         self.has_first = first is not None
         if first is not None:
             self.first = first
+        self.repeats: Any = RepeatedRows() if has_onednn() else None
+
+    @property
+    def is_fused(self) -> bool:
+        """True if one operator repeats the rows; the graph compiler reads it once per graph."""
+        return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the rows of all members."""
         if self.has_first:
             x = self.first(x)
+        if self.is_fused:
+            return ops.reshape(self.repeats(widened(x), self.factors), (-1, *self.shape))
         rows = ops.reshape(widened(x), (1, -1, self.width))
         scaled = rows * ops.expand_dims(self.factors, 1)
         return ops.reshape(scaled, (-1, *self.shape))

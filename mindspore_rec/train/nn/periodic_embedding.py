@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import HeUniform, Normal, initializer
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.nn.fused.program import Columns, Program
 from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["PeriodicEmbedding"]
@@ -65,9 +67,22 @@ class PeriodicEmbedding(NumberVectors):
         self.linear = nn.Dense(
             2 * frequencies, self.dim, weight_init=HeUniform(math.sqrt(5)), bias_init="zeros"
         )
+        self._fuse()
 
     def vectors_of(self, x: Tensor) -> Tensor:
         """Return the layer's outputs for the waves."""
         angles = ops.expand_dims(x, 2) * (self.frequencies * (2 * math.pi))
         waves = ops.concat((ops.sin(angles), ops.cos(angles)), 2)
         return ops.relu(self.linear(waves))
+
+    def learned(self) -> Any:
+        """Return the parameters in the order in which `add_to` uses them."""
+        return self.frequencies, self.linear.weight, self.linear.bias
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer to a program, and return the output of the layer."""
+        parameters = (program.parameter(), program.parameter(), program.parameter())
+        count = self.frequencies.shape[1]
+        return program.waves(x, parameters, count, self.out_features, output)

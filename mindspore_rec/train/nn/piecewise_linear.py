@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.nn.fused.program import Columns, Program
 from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["PiecewiseLinear"]
@@ -70,6 +73,7 @@ class PiecewiseLinear(NumberVectors):
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
         # Row of each number's first knot, if all knots are the rows of one matrix.
         self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
+        self._fuse()
 
     def vectors_of(self, x: Tensor) -> Tensor:
         """Return the points of the curves."""
@@ -79,3 +83,14 @@ class PiecewiseLinear(NumberVectors):
         knots = ops.reshape(self.knots, (-1, self.dim))
         below, above = ops.gather(knots, row, 0), ops.gather(knots, row + 1, 0)
         return below + ops.expand_dims(place - knot, 2) * (above - below)
+
+    def learned(self) -> Any:
+        """Return the parameters in the order in which `add_to` uses them."""
+        return (self.knots,)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer to a program, and return the output of the layer."""
+        knots = program.parameter()
+        return program.curves(x, knots, self.bins, self.out_features, output)

@@ -40,7 +40,8 @@
   X(MsrFinishDeviceStep) X(MsrLogisticLoss) X(MsrLogisticLossGradient) \
   X(MsrDenseStep) X(MsrDenseGradNorm) X(MsrDenseForward)               \
   X(MsrDensePredict) X(MsrDenseBackward) X(MsrExchangeGradients)       \
-  X(MsrAverageGradients) X(MsrCompareParameters)
+  X(MsrAverageGradients) X(MsrCompareParameters)                       \
+  X(MsrMemberRows) X(MsrMemberRowsGradient)
 // clang-format on
 
 #define DECLARE(name) extern "C" int name(int, void**, int*, int64_t**, const char**, void*, void*);
@@ -390,6 +391,15 @@ TEST_F(OperatorSizesTest, Losses) {
   ExpectChecks("MsrLogisticLoss", {mean, logits, logits, Done(), gradients});
   ExpectChecks("MsrLogisticLossGradient",
                {mean, logits, logits, In<float>({1}), gradients, gradients});
+}
+
+TEST_F(OperatorSizesTest, RowsOfMembers) {
+  const Argument rows = In(std::vector<float>(6), {2, 3});
+  const Argument factors = In(std::vector<float>(12), {4, 3});
+  const Argument repeated = In(std::vector<float>(24), {8, 3});
+  ExpectChecks("MsrMemberRows", {rows, factors, Out("float32", {8, 3})});
+  ExpectChecks("MsrMemberRowsGradient",
+               {rows, factors, repeated, Out("float32", {2, 3}), Out("float32", {4, 3})});
 }
 
 TEST_F(OperatorSizesTest, DenseSteps) {

@@ -255,6 +255,44 @@ class Program:
         self._native.add_scale_vectors(x, y, vectors.parameter)
         return y
 
+    def curves(
+        self, x: Columns, knots: Part, bins: int, width: int, output: Columns | None = None
+    ) -> Columns:
+        """Add a curve of straight pieces for each number, and return the points' columns.
+
+        Args:
+            x: columns of the numbers.
+            knots: array `[x.width, bins + 1, dim]`, the vectors at the ends of the pieces.
+            bins: pieces of a curve.
+            width: width of the output, x.width * dim.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        self._native.add_curves(x, y, bins, knots.parameter)
+        return y
+
+    def waves(
+        self,
+        x: Columns,
+        parameters: tuple[Part, Part, Part],
+        count: int,
+        width: int,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add relu(weight waves + bias) for the waves of each number, and return the output.
+
+        Args:
+            x: columns of the numbers.
+            parameters: frequencies `[x.width, count]`, weight `[dim, 2 * count]`, bias `[dim]`.
+            count: number of frequencies of a number.
+            width: width of the output, x.width * dim.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        frequencies, weight, bias = (part.parameter for part in parameters)
+        self._native.add_waves(x, y, count, (frequencies, weight, bias))
+        return y
+
     def cross_combine(
         self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
     ) -> Columns:

@@ -21,7 +21,7 @@ from mindspore_rec.train.nn.fusing.contents import is_of_library
 from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_layer, keeps_state
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, StandIn, TraceError
 from mindspore_rec.train.nn.fusing.trace import Step, Trace, values_in
-from mindspore_rec.train.nn.number_embedding import NumberEmbedding
+from mindspore_rec.train.nn.number_vectors import NumberVectors
 
 __all__ = ["Node", "Plan", "plan"]
 
@@ -254,7 +254,7 @@ class _Planner:
             activation = str(activation_of(layer.activation))
         width = layer.out_channels if dense else layer.out_features
         self._add(Node(layer, reads, step.value, activation, width))
-        if isinstance(layer, NumberEmbedding):
+        if isinstance(layer, NumberVectors):
             self.are_vectors.discard(step.value)
         self.called.add(id(layer))
         return True
@@ -378,7 +378,7 @@ class _Planner:
         ]
         for number in made.outputs:
             layer = self.nodes[number].layer
-            if isinstance(layer, NumberEmbedding):
+            if isinstance(layer, NumberVectors):
                 made.shapes[number] = (layer.numbers, layer.dim)
         if not made.outputs:
             raise NothingToFuseError("nothing reads what its layers compute")
