@@ -201,7 +201,7 @@ def _width(width: int, unit: int) -> Tensor:
 def native_operator(
     name: str, outputs: int, bprop: Any = None, *, narrow: int = 0
 ) -> TableOperator:
-    """Return an operator of the native library with several float32 outputs.
+    """Return an operator of the native library with float32 outputs.
 
     Args:
         name: its name.
@@ -213,10 +213,12 @@ def native_operator(
     # The operator has no side effect, so the compiler merges two calls with the same arguments. A
     # train step makes two calls if it computes the network for the loss and again for the
     # gradients.
-    op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
+    of_all = dtypes if outputs > 1 else dtypes[0]
+    op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
-    op.tell_dtypes(dtypes)
-    op.add_prim_attr("multi_output", True)
+    op.tell_dtypes(of_all)
+    if outputs > 1:
+        op.add_prim_attr("multi_output", True)
     return op
 
 
