@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.fused_graph import FusedGraph as FusedGraph
     from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding
     from mindspore_rec.train.nn.history_transformer import HistoryTransformer as HistoryTransformer
+    from mindspore_rec.train.nn.hstu import HSTU as HSTU
     from mindspore_rec.train.nn.lookup import TableLookup as TableLookup
     from mindspore_rec.train.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
     from mindspore_rec.train.nn.mlp import MLP as MLP

@@ -120,6 +120,20 @@ MSREC_INLINE float ExpRow(float* row_in, int64_t n) {
   return RowSum(row, filled);
 }
 
+void SoftmaxList(int64_t n, float* scores) {
+  if (n == 0) return;
+  float most = scores[0];
+  for (int64_t j = 1; j < n; ++j) most = scores[j] > most ? scores[j] : most;
+  float* __restrict row = scores;
+  for (int64_t j = 0; j < n; ++j) row[j] = Exp(row[j] - most);
+  float sum = 0.0f;
+  for (int64_t j = 0; j < n; ++j) sum += row[j];
+  const float scale = 1.0f / sum;
+  for (int64_t j = 0; j < n; ++j) row[j] *= scale;
+}
+
+float DotOf(int64_t n, const float* x, const float* y) { return Dot(n, x, y); }
+
 // The buckets of the differences of times of a row's query and n keys.
 MSREC_INLINE void BucketRow(int64_t n, const int64_t* times, int64_t buckets, int32_t* row_out) {
   int32_t* __restrict row = row_out;

@@ -16,12 +16,15 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
 
-__all__ = ["AddPlaces", "Attention", "NO_BIAS", "NO_TIMES", "RowNorm", "check_history"]
+__all__ = ["AddPlaces", "Attention", "GatedAttention", "NO_BIAS", "NO_TIMES", "RowNorm", "check_history"]
 
 NO_BIAS = Tensor(np.zeros(1, np.float32))
 """Stands for a bias that an operator does not have."""
 NO_TIMES = Tensor(np.zeros(1, np.int64))
 """Stands for times that an operator does not read."""
+
+
+_EPSILON = 1e-5  # is added to variances
 
 
 class _Operator(nn.Cell):
@@ -54,7 +57,7 @@ class Attention(_Operator):
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
         self.form = Tensor(np.array([heads, 0, 0, 0], np.int64))
-        self.scales = Tensor(np.array([head_dim**-0.5, 1], np.float32))
+        self.scales = Tensor(np.array([head_dim**-0.5, 1, 0], np.float32))
         self.no_times, self.no_bias = NO_TIMES, NO_BIAS
         self.forward = native_operator("MsrHistoryAttention", 1)
         self.backward = native_operator("MsrHistoryAttentionGradient", 3, refusal_of(8))
@@ -71,6 +74,78 @@ class Attention(_Operator):
             self.form, self.scales, qkv, offsets, self.no_times, self.no_bias, self.no_bias, dout
         )
         return gradients[0], ops.zeros_like(offsets)
+
+
+class GatedAttention(_Operator):
+    """The inner part of an HSTU block; see `csrc/sequence/hstu.h`.
+
+    Args:
+        heads: number of heads.
+        weight_scale: scale of the SiLU of a score.
+        by_time: whether scores have a bias by differences of times.
+
+    Inputs:
+        - **projected** (Tensor): float32 `[N, 4 * width]`: queries, keys, values, gates.
+        - **offsets** (Tensor): int64 `[B + 1]`.
+        - **times** (Tensor): int64 `[N]`; `NO_TIMES` if the operator does not read times.
+        - **by_distance** (Tensor): float32 `[distances]`.
+        - **by_time** (Tensor): float32 `[buckets]`; `NO_BIAS` without times.
+        - **scale**, **shift** (Tensor): float32 `[width]`, of the normalization.
+
+    Outputs:
+        Tuple of the output, float32 `[N, width]`, and values for the gradient.
+    """
+
+    def __init__(self, heads: int, weight_scale: float, by_time: bool) -> None:
+        super().__init__()
+        self.form = Tensor(np.array([heads, 1, 1, by_time], np.int64))
+        self.scales = Tensor(np.array([1, weight_scale, _EPSILON], np.float32))
+        self.forward = native_operator("MsrHstu", 2)
+        self.backward = native_operator("MsrHstuGradient", 5, refusal_of(11))
+
+    def construct(
+        self,
+        projected: Tensor,
+        offsets: Tensor,
+        times: Tensor,
+        by_distance: Tensor,
+        by_time: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the gated attention, and values for the gradient."""
+        return self.forward(
+            self.form, self.scales, projected, offsets, times, by_distance, by_time, scale, shift
+        )
+
+    def bprop(
+        self,
+        projected: Tensor,
+        offsets: Tensor,
+        times: Tensor,
+        by_distance: Tensor,
+        by_time: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        out: Any,
+        dout: Any,
+    ) -> Any:
+        """Return the gradients of the inputs."""
+        gradients = self.backward(
+            self.form,
+            self.scales,
+            projected,
+            offsets,
+            times,
+            by_distance,
+            by_time,
+            scale,
+            shift,
+            out[1],
+            dout[0],
+        )
+        still = ops.zeros_like(offsets), ops.zeros_like(times)
+        return (gradients[0], *still, *gradients[1:])
 
 
 class AddPlaces(_Operator):
@@ -146,7 +221,7 @@ class RowNorm(nn.Cell):
         beta: Parameter `[width]`, added to the scaled columns.
     """
 
-    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+    def __init__(self, width: int, epsilon: float = _EPSILON) -> None:
         super().__init__()
         self.gamma = Parameter(Tensor(np.ones(width, np.float32)), name="gamma")
         self.beta = Parameter(Tensor(np.zeros(width, np.float32)), name="beta")
