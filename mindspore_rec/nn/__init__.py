@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.bag import EmbeddingBag as EmbeddingBag
     from mindspore_rec.train.nn.cross import CrossNet as CrossNet, CrossNetV2 as CrossNetV2
     from mindspore_rec.train.nn.cross_mix import CrossNetMix as CrossNetMix
+    from mindspore_rec.train.nn.dice import Dice as Dice, PReLU as PReLU
     from mindspore_rec.train.nn.dot_interaction import DotInteraction as DotInteraction
     from mindspore_rec.train.nn.factorization import FactorizationMachine as FactorizationMachine
     from mindspore_rec.train.nn.fuse import fuse as fuse
@@ -37,5 +38,6 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.sequential import FusedSequential as FusedSequential
     from mindspore_rec.train.nn.sum import Sum as Sum
     from mindspore_rec.train.nn.tables import tables_of as tables_of
+    from mindspore_rec.train.nn.target_attention import TargetAttention as TargetAttention
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -103,8 +103,7 @@ int64_t RowsOfLists(const Args& args, int i, int j, const Lists& lists, const ch
   Floats(args, i, name, width);
   if (args.shapes[i][0] != lists.count()) {
     throw std::invalid_argument(std::string(name) + " must have a row for each of " +
-                                std::to_string(lists.count()) + " lists, got " +
-                                args.ShapeText(i));
+                                std::to_string(lists.count()) + " lists, got " + args.ShapeText(i));
   }
   return width;
 }

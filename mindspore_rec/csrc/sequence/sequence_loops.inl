@@ -12,8 +12,22 @@
 namespace msrec {
 
 extern const SequenceKernels MSREC_SEQUENCE_SYMBOL;
-const SequenceKernels MSREC_SEQUENCE_SYMBOL = {
-    MSREC_SEQUENCE_NAME, AttentionMemory, AttendList,      AttendListGradient,     NormRows,
-    NormRowsGradient,    GatedMemory,     GatedAttendList, GatedAttendListGradient, ColumnMoments, DiceRows, DiceSums, DiceGradient, PReluRows, PReluGradient, SoftmaxList, DotOf};
+const SequenceKernels MSREC_SEQUENCE_SYMBOL = {MSREC_SEQUENCE_NAME,
+                                               AttentionMemory,
+                                               AttendList,
+                                               AttendListGradient,
+                                               NormRows,
+                                               NormRowsGradient,
+                                               GatedMemory,
+                                               GatedAttendList,
+                                               GatedAttendListGradient,
+                                               ColumnMoments,
+                                               DiceRows,
+                                               DiceSums,
+                                               DiceGradient,
+                                               PReluRows,
+                                               PReluGradient,
+                                               SoftmaxList,
+                                               DotOf};
 
 }  // namespace msrec

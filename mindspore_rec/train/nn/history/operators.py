@@ -16,7 +16,16 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
 
-__all__ = ["AddPlaces", "Attention", "GatedAttention", "NO_BIAS", "NO_TIMES", "RowNorm", "check_history"]
+__all__ = [
+    "AddPlaces",
+    "Attention",
+    "GatedAttention",
+    "HistoryOperator",
+    "NO_BIAS",
+    "NO_TIMES",
+    "RowNorm",
+    "check_history",
+]
 
 NO_BIAS = Tensor(np.zeros(1, np.float32))
 """Stands for a bias that an operator does not have."""
@@ -27,19 +36,19 @@ NO_TIMES = Tensor(np.zeros(1, np.int64))
 _EPSILON = 1e-5  # is added to variances
 
 
-class _Operator(nn.Cell):
+class HistoryOperator(nn.Cell):
     """Base of the cells: constants and operators, which copies of a cell share."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Operator:
+    def __deepcopy__(self, memo: dict[int, Any]) -> HistoryOperator:
         """Return another cell with the same operators."""
         memo[id(self)] = copied = copy.copy(self)
         return copied
 
 
-class Attention(_Operator):
+class Attention(HistoryOperator):
     """Causal softmax attention over the lists of a batch; see `csrc/sequence/attention.h`.
 
     Args:
@@ -76,7 +85,7 @@ class Attention(_Operator):
         return gradients[0], ops.zeros_like(offsets)
 
 
-class GatedAttention(_Operator):
+class GatedAttention(HistoryOperator):
     """The inner part of an HSTU block; see `csrc/sequence/hstu.h`.
 
     Args:
@@ -148,7 +157,7 @@ class GatedAttention(_Operator):
         return (gradients[0], *still, *gradients[1:])
 
 
-class AddPlaces(_Operator):
+class AddPlaces(HistoryOperator):
     """Adds to each value a row of a table, by the value's place; see `csrc/sequence/places.h`.
 
     Args:
@@ -182,7 +191,7 @@ class AddPlaces(_Operator):
         return dout, ops.zeros_like(offsets), ops.zeros_like(times), of_table
 
 
-class _NormRows(_Operator):
+class _NormRows(HistoryOperator):
     """The operator of `RowNorm`."""
 
     def __init__(self, epsilon: float) -> None:
