@@ -50,7 +50,7 @@ AVX512_FLAGS = [
 ]
 FILE_FLAGS = {
     f"{loops}_{name}.cc": flags
-    for loops in ("kernels", "elementwise", "row_digests", "score_tile")
+    for loops in ("kernels", "elementwise", "row_digests", "score_tile", "sequence")
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.bag import EmbeddingBag as EmbeddingBag
     from mindspore_rec.train.nn.cross import CrossNet as CrossNet, CrossNetV2 as CrossNetV2
     from mindspore_rec.train.nn.cross_mix import CrossNetMix as CrossNetMix
+    from mindspore_rec.train.nn.dice import Dice as Dice, PReLU as PReLU
     from mindspore_rec.train.nn.dot_interaction import DotInteraction as DotInteraction
     from mindspore_rec.train.nn.factorization import FactorizationMachine as FactorizationMachine
     from mindspore_rec.train.nn.fuse import fuse as fuse
     from mindspore_rec.train.nn.fused.layer import FusedLayer as FusedLayer
     from mindspore_rec.train.nn.fused_graph import FusedGraph as FusedGraph
     from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding
+    from mindspore_rec.train.nn.history_transformer import HistoryTransformer as HistoryTransformer
+    from mindspore_rec.train.nn.hstu import HSTU as HSTU
     from mindspore_rec.train.nn.lookup import TableLookup as TableLookup
     from mindspore_rec.train.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
     from mindspore_rec.train.nn.mlp import MLP as MLP
@@ -41,5 +44,6 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.sequential import FusedSequential as FusedSequential
     from mindspore_rec.train.nn.sum import Sum as Sum
     from mindspore_rec.train.nn.tables import tables_of as tables_of
+    from mindspore_rec.train.nn.target_attention import TargetAttention as TargetAttention
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

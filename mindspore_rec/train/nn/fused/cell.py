@@ -213,10 +213,10 @@ def native_operator(
     # The operator has no side effect, so the compiler merges two calls with the same arguments. A
     # train step makes two calls if it computes the network for the loss and again for the
     # gradients.
-    dtype = dtypes if outputs > 1 else dtypes[0]
-    op = TableOperator(f"{LIBRARY}:{name}", None, dtype, "aot", bprop)
+    of_all = dtypes if outputs > 1 else dtypes[0]
+    op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
-    op.tell_dtypes(dtypes)
+    op.tell_dtypes(of_all)
     if outputs > 1:
         op.add_prim_attr("multi_output", True)
     return op

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inner part of an HSTU block, and its gradient: from a projected row [4 width], queries, keys,
+// values and gates, of each of which the SiLU is taken, to the attention, whose rows are normalized
+// and multiplied by the gates. See sequence/attention.h.
+#pragma once
+
+#include "sequence/attention_form.h"
+#include "sequence/lists.h"
+#include "sequence/sequence_kernels.h"
+#include "util/thread_pool.h"
+
+namespace msrec {
+
+// Writes the attention [N, width], which the gradient needs, and output [N, width].
+void GatedAttend(const AttentionForm& form, const RowScales& norm, const Lists& lists,
+                 const float* projected, float* attended, float* output, ThreadPool* pool);
+
+struct GatedGradient {
+  float* projected;    // [N, 4 width]
+  float* by_distance;  // [distances], if the form has them
+  float* by_time;      // [buckets]
+  float* scale;        // [width]
+  float* shift;        // [width]
+};
+
+// What the forward pass read and wrote.
+struct GatedRows {
+  const float* projected;
+  const float* attended;
+};
+
+void GatedAttendGradient(const AttentionForm& form, const RowScales& norm, const Lists& lists,
+                         const GatedRows& rows, const float* of_output,
+                         const GatedGradient& gradient, ThreadPool* pool);
+
+}  // namespace msrec

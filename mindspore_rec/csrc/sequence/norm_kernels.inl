@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Normalization of rows. Part of sequence_loops.inl, whose rules hold here, too.
+#pragma once
+
+#include "sequence/attention_kernels.inl"
+
+namespace msrec {
+namespace {
+
+struct RowMoments {
+  float mean, inverse;  // 1 / sqrt(variance + epsilon)
+};
+
+// Sum of n floats, by 16 partial sums.
+MSREC_INLINE float SumOf(int64_t n, const float* x) {
+  const int64_t whole = n / kSums * kSums;
+  float partial[kSums] = {};
+  for (int64_t j = 0; j < whole; j += kSums) {
+    for (int64_t l = 0; l < kSums; ++l) partial[l] += x[j + l];
+  }
+  for (int64_t l = 0; whole + l < n; ++l) partial[l] += x[whole + l];
+  return SumOf16(partial);
+}
+
+// Returns the moments of a row, and writes its deviations from the mean.
+MSREC_INLINE RowMoments MomentsOf(int64_t width, const float* x, float epsilon, float* deviations) {
+  const float mean = SumOf(width, x) / static_cast<float>(width);
+  float* __restrict d = deviations;
+  for (int64_t c = 0; c < width; ++c) d[c] = x[c] - mean;
+  const float variance = Dot(width, d, d) / static_cast<float>(width);
+  return {mean, 1.0f / SquareRoot(variance + epsilon)};
+}
+
+void NormRows(int64_t rows, int64_t width, const float* x, const float* scale, const float* shift,
+              float epsilon, float* output) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* out = output + r * width;
+    const RowMoments moments = MomentsOf(width, x + r * width, epsilon, out);
+    for (int64_t c = 0; c < width; ++c) {
+      out[c] = out[c] * moments.inverse * scale[c] + shift[c];
+    }
+  }
+}
+
+void NormRowsGradient(int64_t rows, int64_t width, const float* x, const float* scale,
+                      float epsilon, const float* of_output, float* of_x, float* of_scale,
+                      float* of_shift) {
+  const float share = 1.0f / static_cast<float>(width);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* __restrict g = of_output + r * width;
+    float* __restrict out = of_x + r * width;
+    const RowMoments moments = MomentsOf(width, x + r * width, epsilon, out);
+    const float inverse = moments.inverse;
+    // The sums of g scale, and of g scale times the normalized values.
+    float sums[kSums] = {};
+    float dots[kSums] = {};
+    const int64_t whole = width / kSums * kSums;
+    const auto add = [&](int64_t c, int64_t l) {
+      const float normal = out[c] * inverse;
+      of_shift[c] += g[c];
+      of_scale[c] += g[c] * normal;
+      sums[l] += g[c] * scale[c];
+      dots[l] += g[c] * scale[c] * normal;
+    };
+    for (int64_t c = 0; c < whole; c += kSums) {
+      for (int64_t l = 0; l < kSums; ++l) add(c + l, l);
+    }
+    for (int64_t l = 0; whole + l < width; ++l) add(whole + l, l);
+    const float mean = SumOf16(sums) * share;
+    const float slope = SumOf16(dots) * share;
+    for (int64_t c = 0; c < width; ++c) {
+      out[c] = inverse * (g[c] * scale[c] - mean - out[c] * inverse * slope);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace msrec

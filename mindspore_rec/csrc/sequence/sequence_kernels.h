@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loops over one list, for each instruction set. All sets give the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "sequence/attention_form.h"
+
+namespace msrec {
+
+// Partial sums of one task, and memory of its loops.
+struct AttentionSums {
+  float* by_distance;  // [distances]
+  float* by_time;      // [kTimeLanes, buckets]: of every 16th key each
+};
+constexpr int64_t kTimeLanes = 16;
+
+// One list: its first row in each matrix, and the times of its rows.
+struct AttentionList {
+  int64_t length;
+  const float* qkv;
+  const int64_t* times;
+};
+
+// Of a normalization: what its normalized columns are multiplied by, what is added to them.
+struct RowScales {
+  const float* scale;  // [width]
+  const float* shift;  // [width]
+  float epsilon;       // is added to variances
+};
+
+// Partial sums of one task of a gated attention.
+struct GatedSums {
+  AttentionSums biases;
+  float* scale;  // [width]
+  float* shift;  // [width]
+};
+
+// Of a Dice: for each column, the slope below 0, and the moments that normalize it.
+struct DiceColumns {
+  const float* alpha;
+  const float* mean;
+  const float* inverse;  // 1 / sqrt(variance + epsilon)
+};
+
+// Sums or means over rows, for each column.
+struct DiceSlopes {
+  float* slopes;  // of normalized inputs
+  float* dots;    // of these slopes times normalized inputs
+  float* alpha;   // of the slopes of alpha
+};
+
+struct SequenceKernels {
+  const char* name;
+  // Returns the floats of memory that the loops over a list of `length` rows need.
+  int64_t (*attention_memory)(const AttentionForm& form, int64_t length);
+  void (*attend)(const AttentionForm& form, const AttentionList& list, float* output,
+                 float* memory);
+  // Writes of_qkv and adds to the sums.
+  void (*attend_gradient)(const AttentionForm& form, const AttentionList& list,
+                          const float* of_output, float* of_qkv, const AttentionSums& sums,
+                          float* memory);
+  // Writes (x - mean) / sqrt(variance + epsilon) * scale + shift of each row.
+  void (*norm_rows)(int64_t rows, int64_t width, const float* x, const float* scale,
+                    const float* shift, float epsilon, float* output);
+  // Writes the gradient of x, and adds to the gradients of scale and shift.
+  void (*norm_rows_gradient)(int64_t rows, int64_t width, const float* x, const float* scale,
+                             float epsilon, const float* of_output, float* of_x, float* of_scale,
+                             float* of_shift);
+  // The same for a gated attention; the rows of a list are projected rows [4 width].
+  int64_t (*gated_memory)(const AttentionForm& form, int64_t length);
+  void (*gated_attend)(const AttentionForm& form, const AttentionList& list, const RowScales& norm,
+                       float* attended, float* output, float* memory);
+  void (*gated_attend_gradient)(const AttentionForm& form, const AttentionList& list,
+                                const RowScales& norm, const float* attended,
+                                const float* of_output, float* of_projected, const GatedSums& sums,
+                                float* memory);
+  // Writes the mean and the sum of squared deviations of each column.
+  void (*column_moments)(int64_t rows, int64_t width, const float* x, float* mean, float* squares);
+  void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
+                    float* output);
+  // Adds to the sums.
+  void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
+                    const float* of_output, const DiceSlopes& sums);
+  // Writes the gradient of x, given the means of slopes and dots; 0 if the moments are constants.
+  void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
+                        const float* of_output, const DiceSlopes& means, float* of_x);
+  void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
+                     float* output);
+  // Writes the gradient of x, and adds to the gradient of alpha.
+  void (*prelu_gradient)(int64_t rows, int64_t width, const float* x, const float* alpha,
+                         const float* of_output, float* of_x, float* of_alpha);
+  // Replaces n scores by their softmax.
+  void (*softmax_list)(int64_t n, float* scores);
+  float (*dot)(int64_t n, const float* x, const float* y);
+};
+
+// The set with this name, or null if this CPU lacks it.
+const SequenceKernels* FindSequenceKernels(const char* name);
+// The set that the environment selects (MINDSPORE_REC_SIMD), or the fastest.
+const SequenceKernels& ActiveSequenceKernels();
+
+}  // namespace msrec

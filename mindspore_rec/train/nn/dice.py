@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dice and PReLU: activations with a learned slope for each column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
+from mindspore_rec.train.nn.history.operators import HistoryOperator
+
+__all__ = ["Dice", "PReLU"]
+
+
+class _DiceOperator(HistoryOperator):
+    """The operator of `Dice`, for the moments of the batch or given moments."""
+
+    def __init__(self, of_batch: bool, epsilon: float) -> None:
+        super().__init__()
+        self.form = Tensor(np.array([of_batch], np.int64))
+        self.epsilon = Tensor(np.array([epsilon], np.float32))
+        self.forward = native_operator("MsrDice", 3)
+        self.backward = native_operator("MsrDiceGradient", 2, refusal_of(7))
+
+    def construct(
+        self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the activations, and the mean and the variance that were used."""
+        return self.forward(self.form, self.epsilon, x, alpha, mean, variance)
+
+    def bprop(
+        self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor, out: Any, dout: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the gradients of the inputs."""
+        gradients = self.backward(self.form, self.epsilon, x, alpha, out[1], out[2], dout[0])
+        return gradients[0], gradients[1], ops.zeros_like(mean), ops.zeros_like(variance)
+
+
+class Dice(nn.Cell):
+    r"""Dice: a PReLU whose kink moves with the distribution of the inputs.
+
+    .. math::
+        y = p\, x + (1 - p)\, \alpha x, \quad p = \sigma\left(\frac{x - E[x]}{\sqrt{Var[x] +
+        \epsilon}}\right)
+
+    In training, mean and variance of a column are those of the batch, and gradients flow through
+    both. A training step also moves the moving mean and the moving variance; in evaluation, the
+    moving moments normalize. A batch without rows changes no moving moment. On several workers,
+    each worker's moments are those of its own rows.
+
+    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+
+    Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
+    https://arxiv.org/abs/1706.06978, equation 3.
+
+    Args:
+        width: number of columns, 1 to 65536.
+        epsilon: is added to variances, greater than 0. Default: 1e-8, as in the paper.
+        momentum: share of the old moving moments in the new ones, in [0, 1]. Default: 0.9.
+
+    Inputs:
+        x: float32 Tensor `[N, width]`.
+
+    Outputs:
+        float32 Tensor `[N, width]`.
+
+    Attributes:
+        alpha: the learned slopes, a Parameter `[width]`, which starts with 0.
+        moving_mean, moving_variance: Parameters `[width]` without a gradient.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: the input has the wrong shape.
+
+    Supported platforms:
+        ``CPU``
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import Dice
+        >>> dice = Dice(1).set_train()
+        >>> y = dice(Tensor(np.array([[-1], [1]], np.float32))).asnumpy()
+        >>> [round(float(each), 4) for each in y.ravel()]
+        [-0.2689, 0.7311]
+    """
+
+    def __init__(self, width: int, epsilon: float = 1e-8, momentum: float = 0.9) -> None:
+        super().__init__()
+        check_int("width", width, 1, 1 << 16)
+        if not check_number("epsilon", epsilon) > 0:
+            raise ValueError(f"epsilon must be greater than 0, got {epsilon}")
+        if not 0 <= check_number("momentum", momentum) <= 1:
+            raise ValueError(f"momentum must be in [0, 1], got {momentum}")
+        zeros = np.zeros(width, np.float32)
+        self.alpha = Parameter(Tensor(zeros), name="alpha")
+        self.moving_mean = Parameter(Tensor(zeros), name="moving_mean", requires_grad=False)
+        ones = np.ones(width, np.float32)
+        self.moving_variance = Parameter(Tensor(ones), name="moving_variance", requires_grad=False)
+        self.momentum = float(momentum)
+        self.of_batch = _DiceOperator(True, epsilon)
+        self.of_moving = _DiceOperator(False, epsilon)
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the activations."""
+        if not self.training:
+            return self.of_moving(x, self.alpha, self.moving_mean, self.moving_variance)[0]
+        used = self.of_batch(x, self.alpha, self.moving_mean, self.moving_variance)
+        mean, variance = ops.stop_gradient(used[1]), ops.stop_gradient(used[2])
+        kept = self.momentum
+        ops.assign(self.moving_mean, kept * self.moving_mean + (1 - kept) * mean)
+        ops.assign(self.moving_variance, kept * self.moving_variance + (1 - kept) * variance)
+        return used[0]
+
+
+class _PReLUOperator(HistoryOperator):
+    """The operator of `PReLU`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = native_operator("MsrPRelu", 1)
+        self.backward = native_operator("MsrPReluGradient", 2, refusal_of(3))
+
+    def construct(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """Return the activations."""
+        return self.forward(x, alpha)
+
+    def bprop(self, x: Tensor, alpha: Tensor, out: Any, dout: Any) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the inputs."""
+        gradients = self.backward(x, alpha, dout)
+        return gradients[0], gradients[1]
+
+
+class PReLU(nn.Cell):
+    r"""PReLU: a rectifier with a learned slope of each column below 0.
+
+    .. math::
+        y = \max(x, 0) + \alpha \min(x, 0)
+
+    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+
+    Source: He et al., "Delving Deep into Rectifiers", ICCV 2015, https://arxiv.org/abs/1502.01852.
+
+    Args:
+        width: number of columns, 1 to 65536.
+        slope: initial slope. Default: 0.25, as in the paper.
+
+    Inputs:
+        x: float32 Tensor `[N, width]`.
+
+    Outputs:
+        float32 Tensor `[N, width]`.
+
+    Attributes:
+        alpha: the learned slopes, a Parameter `[width]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: the input has the wrong shape.
+
+    Supported platforms:
+        ``CPU``
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import PReLU
+        >>> PReLU(2)(Tensor(np.array([[-4, 2]], np.float32))).asnumpy().tolist()
+        [[-1.0, 2.0]]
+    """
+
+    def __init__(self, width: int, slope: float = 0.25) -> None:
+        super().__init__()
+        check_int("width", width, 1, 1 << 16)
+        first = np.full(width, check_number("slope", slope), np.float32)
+        self.alpha = Parameter(Tensor(first, ms.float32), name="alpha")
+        self.activate = _PReLUOperator()
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the activations."""
+        return self.activate(x, self.alpha)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HSTU: the block of the hierarchical sequential transduction unit, over histories."""
+
+from __future__ import annotations
+
+from mindspore import Parameter, Tensor, nn
+from mindspore.common.initializer import Normal, initializer
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
+from mindspore_rec.train.nn.history.operators import (
+    NO_BIAS,
+    NO_TIMES,
+    GatedAttention,
+    RowNorm,
+    check_history,
+)
+from mindspore_rec.train.nn.history_transformer import MOST_TIME_BUCKETS, check_heads
+from mindspore_rec.train.nn.mlp import MLP
+
+__all__ = ["HSTU"]
+
+
+class HSTU(nn.Cell):
+    r"""One HSTU block over histories: an attention without softmax, and gates.
+
+    .. math::
+        Q, K, V, U = \text{SiLU}(W_1 \text{norm}(x) + b_1), \quad
+        A_{ij} = \text{SiLU}(q_i \cdot k_j + p_{i-j} + t_{b(i,j)}) / n, \quad
+        y = x + W_2\, \text{drop}(\text{norm}(A V) \odot U) + b_2
+
+    In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
+    normalization, and n is `max_length`. The learned biases p and t belong to the distance of two
+    values in the history and to the bucket of the time between the values. All heads share the
+    biases. The weights have no softmax, so an output also tells how often similar values occurred.
+
+    The projections, the attention, the normalization of the attention and the gates of a list are
+    computed as in `HistoryTransformer`: without padding, and with 16 rows of scores at a time.
+
+    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+
+    Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
+    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. Here all
+    projections have biases, and the time between a query and a key is the difference of the times
+    of both values.
+
+    Args:
+        embedding_dim: width of a value, 1 to 8192.
+        max_length: usual length of a long history, 1 to 2**20. All weights are divided by this
+            number, and it is the number of learned biases of distances. The last bias is also for
+            all larger distances. Histories may be longer.
+        heads: number of heads, a divisor of `embedding_dim`. Default: 1.
+        time_buckets: number of learned biases of time differences, 0 to 48, with buckets as in
+            `HistoryTransformer`. Default: 0, none.
+        dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
+
+    Inputs:
+        - **values** (Tensor): float32 `[N, embedding_dim]`, the values of all lists.
+        - **offsets** (Tensor): int64 `[B + 1]`: list i is `values[offsets[i]:offsets[i + 1]]`. A
+          list may be empty.
+        - **times** (Tensor): int64 `[N]`, times of the values in any unit; only with
+          `time_buckets`.
+
+    Outputs:
+        float32 Tensor `[N, embedding_dim]`.
+
+    Attributes:
+        out_features: width of the output, `embedding_dim`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, an input has the
+            wrong shape, or `times` is missing.
+        RuntimeError: `offsets` do not begin with 0, decrease, or do not end with N.
+
+    Supported platforms:
+        ``CPU``
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import HSTU
+        >>> block = HSTU(8, max_length=50, heads=2)
+        >>> values = Tensor(np.ones((5, 8), np.float32))
+        >>> block(values, Tensor(np.array([0, 3, 3, 5]))).shape  # lists of 3, 0 and 2 values
+        (5, 8)
+    """
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        max_length: int,
+        heads: int = 1,
+        time_buckets: int = 0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim = self.out_features = check_int("embedding_dim", embedding_dim, 1, 8192)
+        check_heads(heads, embedding_dim)
+        max_length = check_int("max_length", max_length, 1, 1 << 20)
+        self.time_buckets = check_int("time_buckets", time_buckets, 0, MOST_TIME_BUCKETS)
+        dropout = check_rate("dropout", dropout)
+        self.norm = RowNorm(embedding_dim)
+        self.projection = MLP(embedding_dim, (), out_features=4 * embedding_dim)
+        self.attention = GatedAttention(heads, 1 / max_length, time_buckets > 0)
+        self.by_distance = _biases(max_length, "by_distance")
+        self.no_bias, self.no_times = NO_BIAS, NO_TIMES
+        if time_buckets:
+            self.by_time = _biases(time_buckets, "by_time")
+        self.attention_norm = RowNorm(embedding_dim)
+        self.output = MLP(embedding_dim, (), out_features=embedding_dim)
+        self.drops = dropout > 0
+        if self.drops:
+            self.drop = SeededDropout(embedding_dim, dropout)
+
+    def construct(self, values: Tensor, offsets: Tensor, times: Tensor | None = None) -> Tensor:
+        """Return a vector for each value."""
+        check_history(values, offsets, self.dim)
+        of_times, by_time = self.no_times, self.no_bias
+        if self.time_buckets > 0:
+            if times is None:
+                raise ValueError("times must be given if time_buckets is not 0")
+            of_times, by_time = times, self.by_time
+        gated = self.attention(
+            self.projection(self.norm(values)),
+            offsets,
+            of_times,
+            self.by_distance,
+            by_time,
+            self.attention_norm.gamma,
+            self.attention_norm.beta,
+        )[0]
+        if self.drops:
+            gated = self.drop(gated)
+        return values + self.output(gated)
+
+
+def _biases(count: int, name: str) -> Parameter:
+    return Parameter(initializer(Normal(0.02), (count,)).init_data(), name=name)
