@@ -27,7 +27,8 @@ def test_a_case_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         "def pytest_collection_modifyitems(config, items):\n"
         "    slow_tests.skip_nightly_cases(config, items)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_x.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--rootdir", str(tmp_path), "test_x.py"]
     text = (tmp_path / "conftest.py").read_text()
     outputs = []
     for cases in ("('2',)", "('3',)"):
