@@ -9,7 +9,7 @@ from mindspore_rec.common.data.batch_size import default_batch_size
 
 __all__ = ["default_embedding_dim", "default_training"]
 
-_FEW = 50_000  # rows, of which batches of 1024 would be too few steps
+_FEW = 100_000  # rows, of which batches of 1024 would be too few steps
 _MANY = 1_000_000  # rows, of which an epoch is long enough for an evaluation inside
 _MOST_EPOCHS = 20
 

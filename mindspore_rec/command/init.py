@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> Result:
     sections |= {
         "split": {"by": split, "train": 0.8, "valid": 0.1},
         "embedding_dim": default_embedding_dim(rows.count()),
-        "model": {"name": "dcn_v2", "dropout": 0.2} if len(names) == 1 else {"name": "mmoe"},
+        "model": {"name": "dcn_v2", "dropout": 0.1} if len(names) == 1 else {"name": "mmoe"},
         "train": default_training(rows.count()),
     }
     print(proposal_yaml(inferred, options.source, sections, rows.count()), end="")
