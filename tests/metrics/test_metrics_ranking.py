@@ -15,6 +15,7 @@ from mindspore import nn
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
 
 import mindspore_rec as mr
+from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
 from mindspore_rec.metrics import MAP, MRR, NDCG, Coverage, HitRate, Recall, functional
 from mindspore_rec.train.metrics.ranking import RankingMetric
 
@@ -167,8 +168,9 @@ def test_a_large_sum_is_carried_through_a_state() -> None:
     metric, other = Recall(k=1), Recall(k=1)
     metric.add_ranks(np.ones(5000))  # 5000 * 2^52 exceeds an int64
     other.add_ranks(np.array([2.0]))
-    other.merge([metric])
-    assert other.eval() == 5000 / 5001
+    message = pack_arrays(metric.state_dict())  # as workers send it
+    other.merge_states([unpack_arrays(message)])
+    assert (other.rows, other.eval()) == (5001, 5000 / 5001)
     other.clear()
     with pytest.raises(RuntimeError, match="has seen no rows"):
         other.eval()
@@ -186,7 +188,7 @@ def test_coverage_counts_items_once() -> None:
     one.update(np.array([[1, 2], [2, -1]]))
     other.update(ms.Tensor([[9, 1, 0]], ms.int32))
     other.update(np.zeros((0, 3), np.int64))
-    one.merge([other])
+    one.merge_states([unpack_arrays(pack_arrays(other.state_dict()))])
     assert (one.rows, one.eval()) == (3, 0.4)
     with pytest.raises(ValueError, match="same settings"):
         one.merge([Coverage(11)])

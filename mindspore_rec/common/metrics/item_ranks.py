@@ -43,8 +43,8 @@ def rank_targets(
 
     Returns:
         float64 ``[B]``, or ``[N]`` for a pair with N values: 1, plus the number of counted items
-        with a higher score, plus half the number with the same score. If a score overflows to NaN,
-        the item is above the target, and a target with a NaN score is last.
+        with a higher score, plus half the number of counted items with the same score. If a score
+        overflows to NaN, the item is above the target, and a target with a NaN score is last.
 
     Raises:
         ValueError: a shape is wrong, a vector or bias is not finite, an item is outside ``[0, I)``,
