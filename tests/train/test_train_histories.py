@@ -330,6 +330,7 @@ def _check_answers_of_requests(predictor: Predictor, asked: pa.Table, answers: n
     futures = [model.batcher.submit(each.inputs) for each in requests]
     found = np.concatenate([future.result(60)[0][0][:, 0] for future in futures])
     np.testing.assert_allclose(found, answers[:8], atol=1e-6)
+    assert predictor._maker is not None and predictor.features is not None
     batch = predictor._maker(predictor.features, to_record_batch(asked.slice(0, 3)))
     names = [spec.name for spec in model.inputs]
     tensors = [
