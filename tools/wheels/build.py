@@ -136,8 +136,8 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     write_libraries([tools["g++"]], machine, libraries)
     include = run(python, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
     base = Path(os.path.relpath(work, ROOT))
-    given = os.environ.get("MINDSPORE_REC_CXXFLAGS", "")
-    flags = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={include}=python", given]
+    flags = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={include}=python"]
+    flags.append(os.environ.get("MINDSPORE_REC_CXXFLAGS", ""))
     shutil.rmtree(work / "build", ignore_errors=True)  # a removed module would live on in it
     shutil.rmtree(work / "raw", ignore_errors=True)
     build = base / "build"
