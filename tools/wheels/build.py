@@ -314,6 +314,10 @@ def main(arguments: list[str] | None = None) -> None:
     output.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     pythons = chosen.python or [each for each in PYTHONS if usable(each)]
+    unusable = [each for each in pythons if not usable(each)]
+    if unusable or not pythons:
+        wanted = " and ".join(unusable) or f"one of {', '.join(PYTHONS)}"
+        sys.exit(f"install {wanted} with headers and the module venv")
     for machine in chosen.machine or MACHINES:
         if Tools(machine).missing():
             sys.exit(f"{Tools(machine)['g++']} is missing; on Debian, it is a package of that name")
