@@ -103,7 +103,9 @@ def written(arm: ArmSystem) -> str:
 
 def cpp(arm: ArmSystem) -> str:
     """Link the C++ tests with the objects of the wheel, and run them."""
-    objects = next((ROOT / "build/wheels").glob("cp3*-aarch64/build"))
+    objects = ROOT / "build/wheels/cp311-aarch64/build"
+    if not objects.exists():
+        sys.exit("there are no objects for Arm: bash build.sh wheels -- --machine aarch64")
     build = ROOT / "build" / "csrc-aarch64"
     settings = {
         "CMAKE_SYSTEM_NAME": "Linux",

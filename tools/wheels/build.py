@@ -137,6 +137,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     include = run(python, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
     base = Path(os.path.relpath(work, ROOT))
     flags = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={include}=python"]
+    flags.append(os.environ.get("MINDSPORE_REC_CXXFLAGS", ""))
     shutil.rmtree(work / "build", ignore_errors=True)  # a removed module would live on in it
     shutil.rmtree(work / "raw", ignore_errors=True)
     build = base / "build"
@@ -313,6 +314,10 @@ def main(arguments: list[str] | None = None) -> None:
     output.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     pythons = chosen.python or [each for each in PYTHONS if usable(each)]
+    unusable = [each for each in pythons if not usable(each)]
+    if unusable or not pythons:
+        wanted = " and ".join(unusable) or f"one of {', '.join(PYTHONS)}"
+        sys.exit(f"install {wanted} with headers and the module venv")
     for machine in chosen.machine or MACHINES:
         if Tools(machine).missing():
             sys.exit(f"{Tools(machine)['g++']} is missing; on Debian, it is a package of that name")
