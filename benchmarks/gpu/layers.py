@@ -167,6 +167,20 @@ def _scale_vectors(p: Program) -> Outputs:
     return [p.linear(y, 3)]
 
 
+def _curves(p: Program) -> Outputs:
+    x, y = p.inputs(13), p.value(13 * 8)
+    p.program.add_curves(x, y, 16, p.parameter(p.rng.normal(0, 1, (13, 17, 8))))
+    return [p.linear(y, 3)]
+
+
+def _waves(p: Program) -> Outputs:
+    x, y = p.inputs(13), p.value(13 * 8)
+    shapes = ((13, 6), (8, 12), (8,))
+    parameters = tuple(p.parameter(p.rng.normal(0, 0.5, shape)) for shape in shapes)
+    p.program.add_waves(x, y, 6, parameters)
+    return [p.linear(y, 3)]
+
+
 def _cross_combine(p: Program) -> Outputs:
     x = p.inputs(19)
     crossed = x
@@ -249,6 +263,8 @@ CASES: dict[str, Case] = {
     "mixture": _mixture,
     "scaled groups": _scale_groups,
     "scaled vectors": _scale_vectors,
+    "curves of numbers": _curves,
+    "waves of numbers": _waves,
     "cross combine": _cross_combine,
     "cross vectors": _cross_vectors(3),
     "cross vectors, one": _cross_vectors(1),

@@ -31,7 +31,7 @@ from mindspore.train import Callback
 from mindspore_rec import LazyAdam, RecModel, _native, get_dense_device, set_dense_device, tables_of
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
 from mindspore_rec.models import DCN, DLRM, CrossMixture, DCNv2, DeepFM
-from mindspore_rec.nn import MLP, CrossNet, MMoE
+from mindspore_rec.nn import MLP, CrossNet, MMoE, PeriodicEmbedding, PiecewiseLinear
 from mindspore_rec.train import placement_report
 from mindspore_rec.train.graph.lock import graph_lock
 from models.common.embedding_config import EmbeddingConfig
@@ -321,6 +321,27 @@ def check_bfloat16_inputs() -> None:
     ]
     for make in makers:
         near_on_both(pair_of(make), rows_of(40, 6), bound=2e-2)
+
+
+class Flat(nn.Cell):
+    """A layer that makes vectors of numbers, side by side."""
+
+    def __init__(self, layer: nn.Cell) -> None:
+        super().__init__()
+        self.layer = layer
+        self.out_features = layer.out_features
+
+    def construct(self, x: Tensor) -> Tensor:
+        return self.layer(x).reshape((-1, self.out_features))
+
+
+def check_vectors_of_numbers() -> None:
+    makers: list[Callable[[], nn.Cell]] = [
+        lambda: Flat(PiecewiseLinear(3, 5, 4, std=0.5)),
+        lambda: Flat(PeriodicEmbedding(3, 5, 4)),
+    ]
+    for make in makers:
+        near_on_both(pair_of(make), rows_of(300, 3))
 
 
 def check_gradients_in_evaluation() -> None:

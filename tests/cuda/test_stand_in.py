@@ -78,6 +78,7 @@ CHECKS = (
     "a_checkpoint_goes_on_on_the_cpu",
     "rows_of_many_pinned_pieces",
     "bfloat16_inputs",
+    "vectors_of_numbers",
     "gradients_in_evaluation",
     "an_empty_batch",
     "forward_passes_whose_gradients_nobody_asks_for",
