@@ -51,6 +51,7 @@ class Peer:
         python: path of the interpreter that has the framework.
         settings: fields of the worker's work (`peers.serve.Work`) that are not arrays.
         arrays: those that are.
+        script: the worker's file in `peers`. Default: the file that `WORKERS` has for the name.
 
     Attributes:
         about: versions, and the framework's optimizations.
@@ -66,6 +67,7 @@ class Peer:
         python: str,
         settings: Mapping[str, Any],
         arrays: Mapping[str, np.ndarray],
+        script: str = "",
     ) -> None:
         self.name = name
         self._directory = tempfile.TemporaryDirectory()
@@ -75,9 +77,9 @@ class Peer:
         self._said = (path / "said").open("w+", encoding="utf-8")
         answers, of_worker = os.pipe()
         self._answers = os.fdopen(answers, encoding="utf-8")
-        script = bench_common.BENCHMARKS / "peers" / WORKERS[name]
+        worker = bench_common.BENCHMARKS / "peers" / (script or WORKERS[name])
         self._process = subprocess.Popen(
-            [python, str(script), str(path), str(of_worker)],
+            [python, str(worker), str(path), str(of_worker)],
             stdin=subprocess.PIPE,
             stdout=self._said,
             stderr=self._said,

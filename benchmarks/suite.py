@@ -196,6 +196,11 @@ SUITE: dict[str, Benchmark] = {
         "--rows 6000 --batch 1000 --batches 5",
         ("Redis",),
     ),
+    "sequence_step": Benchmark(
+        "a training step of DIN, SASRec's and HSTU's block over histories, beside PyTorch",
+        "--rounds 10",
+        "--lengths 5 --batch 16 --rounds 1 --long 50",
+    ),
     "serving_clients": Benchmark(
         "requests/s that the server answers in 10 ms, by JSON, bytes and gRPC, by candidates",
         "--keys 200000 --seconds 0.7 --steps 6 --candidates 1,32",

@@ -47,10 +47,10 @@ class Dice(nn.Cell):
         y = p\, x + (1 - p)\, \alpha x, \quad p = \sigma\left(\frac{x - E[x]}{\sqrt{Var[x] +
         \epsilon}}\right)
 
-    In training, a column is normalized by its mean and variance in the batch, and gradients flow
-    through both. A training step also moves the moving mean and the moving variance, which
-    normalize in evaluation. A batch without rows changes neither. On several workers, each worker
-    normalizes by the moments of its own rows.
+    In training, the mean and the variance of a column are computed from the batch, and gradients
+    flow through both. A training step also moves the moving mean and the moving variance; in
+    evaluation, the moving moments normalize. A batch without rows changes no moving moment. On
+    several workers, each worker normalizes by its own rows.
 
     Results are bitwise the same for any number of threads. The cell runs on the CPU.
 
