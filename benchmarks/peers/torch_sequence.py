@@ -199,7 +199,7 @@ class Hstu(nn.Module):
         return ((x - batch.target) ** 2).mean()
 
 
-NETS = {"din": Din, "transformer": Transformer, "hstu": Hstu}
+NETS: dict[str, Any] = {"din": Din, "transformer": Transformer, "hstu": Hstu}
 
 
 class Form:

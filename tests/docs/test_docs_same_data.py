@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guides use one data set: no page makes rows of its own, with two exceptions.
 
-MindRec's programs read rows of the upstream project. The page on rankings needs users whose next item
-follows from the last one, and the clicks of the other guides have no order.
+MindRec's programs read rows of the upstream project. The page on rankings needs users whose next
+item follows from the last one, and the clicks of the other guides have no order.
 """
 
 from __future__ import annotations
