@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nightly import NIGHTLY
 from tests.support.processes import ROOT, run_python
 
 
@@ -56,6 +57,16 @@ def test_help(script, helps):
     assert end in (None, 0), end
     assert re.match(rf"usage: (python -m benchmarks\.)?{Path(script).stem}\b", written), written
     assert "--json" in written
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="compiles graphs for seconds, and asserts little")
+def test_sequence_step(tmp_path):
+    out = tmp_path / "step.json"
+    options = ("--lengths", "5", "--batch", "16", "--rounds", "1", "--long", "50")
+    run("sequence_step.py", *options, "--nets", "din", "--json", str(out))
+    figures = json.loads(out.read_text())
+    assert set(figures["steps"]) == {"din, 5, drawn", "din, 5, fixed"}
+    assert figures["microseconds_per_value"]["long"] > 0
 
 
 def test_embedding_step(tmp_path):

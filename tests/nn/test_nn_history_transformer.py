@@ -135,6 +135,18 @@ def test_later_values_change_no_earlier_output(mode):
     np.testing.assert_allclose(whole[:13], first, atol=1e-5)
 
 
+def test_a_long_history():
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
+    block = made(heads=2)
+    values = drawn(5030, 8)
+    found = values_and_gradients(
+        lambda x: block(x, offsets_of([5000, 30])), [values], block.trainable_params()
+    )
+    assert all(np.isfinite(each).all() for each in found)
+    first = block(Tensor(values.asnumpy()[:300]), offsets_of([300])).asnumpy()
+    np.testing.assert_allclose(found[0][:300], first, atol=1e-5)
+
+
 def test_lists_do_not_see_each_other(mode):
     lengths = [6, 0, 9]
     block = made(heads=2, positions=4)

@@ -11,7 +11,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 import mindspore_rec as mr
-from mindspore_rec.nn import Dice, PReLU, TargetAttention
+from mindspore_rec.nn import MLP, Dice, HistoryTransformer, PReLU, TargetAttention, fuse
 from mindspore_rec.train.graph.cell_caller import CellCaller
 from tests.nn.padded_histories import (
     LENGTHS,
@@ -170,6 +170,26 @@ def test_batches_of_any_size_compile_few_graphs():
         values = drawn(sum(lengths), 6, seed=k)
         assert np.isfinite(caller(True, drawn(4, 6), values, offsets_of(lengths)).asnumpy())
     assert len(step.compile_cache) == 3
+
+
+def test_in_a_network_that_is_fused():
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block, self.pool = HistoryTransformer(6), made().set_train(False)
+            self.deep, self.deeper = MLP((6, 6), (8,)), MLP(8, (4,))
+
+        def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+            pooled = self.pool(candidate, self.block(values, offsets), offsets)
+            return self.deeper(self.deep(candidate, pooled))
+
+    ms.set_context(mode=ms.GRAPH_MODE)
+    net = Net()
+    inputs = drawn(3, 6, seed=1), drawn(5, 6), offsets_of([3, 0, 2])
+    expected = net(*inputs).asnumpy()
+    fuse(net)
+    assert net.runs_as_operator
+    np.testing.assert_allclose(net(*inputs).asnumpy(), expected, atol=1e-6)
 
 
 def test_threads_change_no_bit():

@@ -50,7 +50,8 @@ class Dice(nn.Cell):
     In training, the mean and the variance of a column are computed from the batch, and gradients
     flow through both. A training step also moves the moving mean and the moving variance; in
     evaluation, the moving moments normalize. A batch without rows changes no moving moment. On
-    several workers, each worker normalizes by its own rows.
+    several workers, each worker normalizes by its own rows, and `RecModel` averages the moving
+    moments.
 
     Results are bitwise the same for any number of threads. The cell runs on the CPU.
 

@@ -154,7 +154,8 @@ class _Product(FusedLayer):
         """Return the product."""
         if self.is_fused:
             return self._run_fused((x, weight))
-        return ops.matmul(x, ops.transpose(weight, (1, 0)))
+        weight = ops.transpose(self.factor(weight), (1, 0))
+        return self.product(ops.matmul(self.factor(x), weight))
 
     def learned(self) -> Any:
         """Return the parameters of the layer: none."""

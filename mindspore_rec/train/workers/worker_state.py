@@ -12,6 +12,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.nn.layer.normalization import _BatchNorm
 
 from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.train.nn.dice import Dice
 from mindspore_rec.train.nn.fused.layer import cells_of_operators
 
 __all__ = ["WorkerState"]
@@ -22,11 +23,11 @@ _COMPARE_EVERY = 100  # steps, the first included
 class WorkerState:
     """Parameters of a network that steps change without gradients; kept equal on all workers.
 
-    Layers of this package normalize over the rows of all workers, with bit-identical results on all
-    workers. MindSpore's normalizations use only the rows of one worker. After each step, the moving
-    statistics of MindSpore's normalizations are averaged over the workers, weighted by the workers'
-    row counts. So all workers give equal predictions. Idle workers are left out of the averages.
-    Other parameters without a gradient are compared every 100 steps.
+    Fused layers of this package normalize over the rows of all workers, with bit-identical results
+    on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
+    each step, the moving statistics of these cells are averaged over the workers, weighted by the
+    workers' row counts. So all workers give equal predictions. Idle workers are left out of the
+    averages. Other parameters without a gradient are compared every 100 steps.
 
     Args:
         group: the workers.
@@ -40,7 +41,8 @@ class WorkerState:
     def __init__(self, group: Group, network: nn.Cell) -> None:
         self._group = group
         norms = _own_norms(network)
-        self._moving = [p for norm in norms.values() for p in _moving_of(norm)]
+        dices = [cell for _, cell in network.cells_and_names() if isinstance(cell, Dice)]
+        self._moving = [p for cell in (*norms.values(), *dices) for p in _moving_of(cell)]
         averaged = {id(each) for each in self._moving}
         self._others = [
             p
@@ -111,8 +113,8 @@ def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
     }
 
 
-def _moving_of(norm: _BatchNorm) -> list[Parameter]:
-    moving = (getattr(norm, "moving_mean", None), getattr(norm, "moving_variance", None))
+def _moving_of(cell: nn.Cell) -> list[Parameter]:
+    moving = (getattr(cell, "moving_mean", None), getattr(cell, "moving_variance", None))
     return [each for each in moving if isinstance(each, Parameter)]
 
 
