@@ -167,9 +167,12 @@ def test_wrong_options_have_another_exit_code(capsys: pytest.CaptureFixture[str]
     assert "must be a number of at least 1, got '0'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["init", "train", "eval", "predict", "explain", "tune", "serve"])
+@pytest.mark.parametrize(
+    "name", ["init", "train", "eval", "predict", "explain", "tune", "serve", "doctor"]
+)
 def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
     text = capsys.readouterr().out
-    assert ended.value.code == 0 and f"example:\n  mindspore-rec {name} clicks" in text
+    first = "--directory" if name == "doctor" else "clicks"
+    assert ended.value.code == 0 and f"example:\n  mindspore-rec {name} {first}" in text

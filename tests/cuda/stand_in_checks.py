@@ -30,6 +30,8 @@ from mindspore.train import Callback
 
 from mindspore_rec import LazyAdam, RecModel, _native, get_dense_device, set_dense_device, tables_of
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
+from mindspore_rec.command.doctor.libraries import gpu
+from mindspore_rec.command.doctor.line import Asked
 from mindspore_rec.models import DCN, DLRM, CrossMixture, DCNv2, DeepFM
 from mindspore_rec.nn import MLP, CrossNet, MMoE, PeriodicEmbedding, PiecewiseLinear
 from mindspore_rec.train import placement_report
@@ -236,6 +238,14 @@ def check_the_device_is_the_stand_in() -> None:
     (row,) = placement_report(net).rows
     expected = "stand-in GPU, cuBLASLt 13.0, NVRTC 13.0, driver of CUDA 13.0"
     assert row.place == f"{GPU} ({expected})", row
+
+
+def check_the_doctor_finds_the_stand_in() -> None:
+    with layers_on("cpu"):
+        line = gpu(Asked())
+        assert get_dense_device() == GPU
+    assert line.state == "off" and "works, and is not used" in line.meaning, line
+    assert line.remedy == "Set MINDSPORE_REC_DENSE_DEVICE=cuda:0 in the environment to use it."
 
 
 def check_training(name: str) -> None:

@@ -67,6 +67,7 @@ CHECKS = (
     "a_gpu_without_memory",
     "another_gpu_is_not_there",
     "the_device_is_the_stand_in",
+    "the_doctor_finds_the_stand_in",
     "training_deepfm",
     "training_dcn",
     "training_dcn_v2",

@@ -149,6 +149,8 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/checkpoint/test_checkpoint_scrub.py::"
     "test_nothing_is_found_where_rows_only_are_trained": ("ssd",),
     "tests/checkpoint/test_checkpoint_workers.py::test_a_full_disk_of_one_worker_is_one_of_all": (),
+    "tests/command/test_command_from_wheel.py::test_csv": (),
+    "tests/command/test_command_from_wheel.py::test_s3": (),
     "tests/command/test_command_runs.py::test_a_search_continues_where_it_ended": (),
     "tests/command/test_command_topic.py::test_a_topic_is_trained_on_and_continued": (),
     "tests/datasets/test_datasets_criteo_parts.py::"
@@ -204,6 +206,31 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "test_workers_divide_the_evaluation_and_have_its_numbers": (),
     "tests/models/test_wide_deep_commands.py::"
     "test_eval_of_the_saved_model_gives_the_trained_auc": (),
+    "tests/models/test_models_members.py::"
+    "test_an_answer_is_the_mean_of_the_members_probabilities": (
+        "dcn_v2-embed",
+        "deepfm-periodic",
+        "dlrm-piecewise",
+        "dcn-concat",
+        "mmoe-concat",
+        "wide_deep-concat",
+    ),
+    "tests/models/test_models_members.py::"
+    "test_members_with_equal_weights_are_the_network_of_one_member": (
+        "dcn_v2-embed",
+        "deepfm-periodic",
+        "dlrm-piecewise",
+        "mmoe-concat",
+    ),
+    "tests/models/test_models_members.py::test_a_loss_of_the_user_is_the_mean_over_members": (
+        "graph-sum",
+        "pynative-*",
+    ),
+    "tests/models/test_models_members.py::test_members_learn_and_are_made_again": ("graph",),
+    "tests/models/test_models_members.py::test_the_loss_is_the_mean_of_the_members_losses": (
+        "graph-True",
+        "pynative-*",
+    ),
     "tests/models/test_models_schema.py::test_rows_in_probabilities_out_wherever_the_network_is": (
         *(f"graph-{name}" for name in ("dcn_v2", "deepfm", "logistic_regression", "mmoe")),
         "pynative-dlrm",
@@ -509,6 +536,9 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "graph-unsized",
         "graph-dataset",
         "pynative-*",
+    ),
+    "tests/train/test_train_statistics.py::test_trained_saved_loaded_exported_and_served": (
+        "folds",
     ),
     "tests/train/test_train_two_optimizers.py::test_mindrecs_wide_and_deep_cell_trains": (
         "graph-online_train",
