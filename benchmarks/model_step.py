@@ -140,7 +140,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 
 
 def vanilla_run(data: Data) -> Run:
-    """Return the run of the same network with vanilla lookups and layers."""
+    """Return a function that runs the same network with vanilla lookups and layers."""
     net = network(data.name, f"{data.batch}.vanilla", "float32")
     to_vanilla(net, data.rows)
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=RATE)

@@ -57,7 +57,8 @@ class Setup(NamedTuple):
     Attributes:
         text: description for people.
         zipf: exponent of the ids' Zipf distribution.
-        device, host: maximum share of the rows in these tiers; device 0: no device tier.
+        device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
+            no device tier.
         lower: 'ssd' or 'redis'.
         target: minimum ratio of the samples/s to the samples/s of the table in memory, or to the
             disk's limit.

@@ -115,7 +115,7 @@ class Step(nn.Cell):
 
 
 def our_run(net: str, data: Data) -> Callable[[int], float]:
-    """Return the run of our step: a function of the step's number that returns its seconds."""
+    """Return a function that runs the step of a number, and returns the seconds that it took."""
     batches = [data.batch(k) for k in range(len(data.offsets))]
     if net == "din":  # a target for each history
         batches = [(*each[:4], Tensor(data.target[: data.lists])) for each in batches]

@@ -38,8 +38,8 @@ def check_batch(batch: Batch) -> None:
         batch: The batch to check.
 
     Raises:
-        ValueError: there is no column, an unknown column, a wrong dtype, or a column that is not
-            two-dimensional; or columns have different numbers of rows.
+        ValueError: no column is given; a column is unknown, has a wrong dtype or is not
+            two-dimensional; or the columns have different numbers of rows.
 
     Example:
         >>> check_batch({"ids": np.zeros((3, 2), np.int32)})

@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of items, from an item and a number of its rows on.
+    """Yield the rows of the items, beginning at one item, of which a number of rows is skipped.
 
     The rows of the next two windows are read ahead. More windows are read ahead until there are
     more parts than threads, or two million rows.

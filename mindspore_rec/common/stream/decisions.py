@@ -22,7 +22,8 @@ class Decisions:
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.
-        order: interleaver whose partitions leave the turns, join the turns or are added.
+        order: the interleaver that reads the partitions in turn; its partitions are paused,
+            resumed or added.
         known_message_next: function that returns True if the topic had the next message when
             reading began. An earlier run may have taken the known message without a decision. So
             this run may not make a decision just before that message.

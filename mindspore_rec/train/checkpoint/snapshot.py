@@ -130,7 +130,7 @@ class _Changes:
 
 
 class Delta:
-    """Copies of all changes of a network since the marks of the network's tables.
+    """Copy of everything in a network that changed since its tables were last marked.
 
     Args:
         cell: the training cell.

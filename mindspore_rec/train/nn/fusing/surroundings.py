@@ -129,7 +129,8 @@ class Surroundings:
     Attributes:
         names: each global name of a number, a text, a container or an object.
         contents: contents of these containers and objects before the network reads them.
-        words: names of globals and attributes, and texts, in the functions that the network calls.
+        words: the names of globals, the names of attributes and the string constants in the
+            functions that the network calls.
         problem: reason why the trace is not valid for later steps, or ''.
     """
 
