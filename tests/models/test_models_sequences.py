@@ -164,7 +164,7 @@ def test_candidates_have_the_vectors_of_the_columns_in_the_tables_of_events(
     (acts,) = (each for each in vectors.values() if each.shape[1] == 1)
     candidates = Candidates(net.inputs, "DIN").set_train(False)
     assert candidates.dims == (6, 3) == net.candidates.dims
-    assert [each.name for each in net.schema.fields] == ["user", "shop", "item", "liked"]
+    assert [each.name for each in Schema(columns).fields] == ["user", "shop", "item", "liked"]
     ids = Tensor(np.array([[0, 1, 2, 7, 8], [0, 3, 4, 7, 8]]))
     numbers = Tensor(np.zeros((2, 1), np.float32))
     seen, bought = np.array([5, 6, 7]), np.array([8])

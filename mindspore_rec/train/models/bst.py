@@ -123,6 +123,7 @@ class BST(Network):
         self.histories = len(self.candidates.dims)
         self.count = blocks
         self.blocks = nn.CellList()  # all blocks of the first history, then of the next one
+        assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions
             for block in range(blocks):
