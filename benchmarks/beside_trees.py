@@ -46,6 +46,7 @@ NEEDS = {
     "LightGBM": "lightgbm",
     "LightGBM-codes": "lightgbm",
     "LightGBM-statistics": "lightgbm",
+    "LightGBM-refit": "lightgbm",
     "CatBoost": "catboost",
 }
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
+    from mindspore_rec.train.models.bst import BST as BST
     from mindspore_rec.train.models.dcn import DCN as DCN
     from mindspore_rec.train.models.dcn_v2 import CrossMixture as CrossMixture, DCNv2 as DCNv2
     from mindspore_rec.train.models.deepfm import DeepFM as DeepFM
+    from mindspore_rec.train.models.din import DIN as DIN
     from mindspore_rec.train.models.dlrm import DLRM as DLRM
     from mindspore_rec.train.models.features import Features as Features
     from mindspore_rec.train.models.histories import HistoryLookup as HistoryLookup

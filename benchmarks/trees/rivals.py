@@ -7,7 +7,8 @@ values). LightGBM and CatBoost have their default settings, and stop when the va
 has not risen for 50 trees.
 
 `LightGBM-statistics` also gets the numbers of `TargetStatistics` that `infer_schema` proposes: mean
-label and frequency per value, from the same training rows as the network's.
+label and frequency per value, from the same training rows as the network's. `LightGBM-refit` trains
+again on training and validation rows together, with as many trees, as `train.refit` does.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _with_statistics(parts: Parts, features: dict[str, pd.DataFrame]) -> dict[st
     return made
 
 
-def _lightgbm(codes: bool = False, statistics: bool = False) -> Callable[[Parts, int], Scores]:
+def _lightgbm(
+    codes: bool = False, statistics: bool = False, refit: bool = False
+) -> Callable[[Parts, int], Scores]:
     def scores(parts: Parts, seed: int) -> Scores:
         import lightgbm
 
@@ -105,6 +108,10 @@ def _lightgbm(codes: bool = False, statistics: bool = False) -> Callable[[Parts,
             eval_metric="auc",
             callbacks=[lightgbm.early_stopping(_PATIENCE, first_metric_only=True, verbose=False)],
         )
+        if refit:  # the trees that the validation rows chose, on all rows with labels
+            rows = pd.concat([made["train"], made["valid"]])
+            labels = pd.concat([parts.train[LABEL], parts.valid[LABEL]])
+            model = model.set_params(n_estimators=model.best_iteration_).fit(rows, labels)
         return {name: _probabilities(model, made[name]) for name in ("valid", "test")}
 
     return scores
@@ -160,6 +167,7 @@ RIVALS: dict[str, Callable[[Parts, int], Scores]] = {
     "LightGBM": _lightgbm(),
     "LightGBM-codes": _lightgbm(codes=True),
     "LightGBM-statistics": _lightgbm(statistics=True),
+    "LightGBM-refit": _lightgbm(refit=True),
     "CatBoost": _catboost,
     "logistic-regression": _logistic,
 }

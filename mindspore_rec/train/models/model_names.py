@@ -10,9 +10,11 @@ from typing import Any
 __all__ = ["BUILT_IN", "classes", "module_files", "name_of", "places"]
 
 BUILT_IN = {
+    "bst": "mindspore_rec.train.models.bst:BST",
     "dcn": "mindspore_rec.train.models.dcn:DCN",
     "dcn_v2": "mindspore_rec.train.models.dcn_v2:DCNv2",
     "deepfm": "mindspore_rec.train.models.deepfm:DeepFM",
+    "din": "mindspore_rec.train.models.din:DIN",
     "dlrm": "mindspore_rec.train.models.dlrm:DLRM",
     "logistic_regression": "mindspore_rec.train.models.logistic_regression:LogisticRegression",
     "mmoe": "mindspore_rec.train.models.mmoe:MMoE",

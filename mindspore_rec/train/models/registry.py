@@ -32,7 +32,7 @@ def names() -> list[str]:
     Example:
         >>> from mindspore_rec import models
         >>> [name for name in models.names() if name.startswith("d")]
-        ['dcn', 'dcn_v2', 'deepfm', 'dlrm']
+        ['dcn', 'dcn_v2', 'deepfm', 'din', 'dlrm']
     """
     return sorted({*places(), *classes})
 
