@@ -247,3 +247,18 @@ def test_missing_times_are_refused():
         made(time_buckets=3)(drawn(6, 8), offsets_of([6]))
     with pytest.raises(ValueError, match="values must be"):
         made()(drawn(6, 7), offsets_of([6]))
+
+
+def test_wrong_offsets_raise_each_time_in_pynative_mode():
+    """After an error, the operators that follow must not be called without its result."""
+    before = ms.get_context("mode")
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        cell = HistoryTransformer(6, heads=2, positions=3)
+        values = Tensor(np.ones((4, 6), np.float32))
+        for _ in range(10):
+            with pytest.raises(RuntimeError, match="offsets must not decrease"):
+                cell(values, Tensor(np.array([0, 5, 4]))).asnumpy()
+        assert cell(values, Tensor(np.array([0, 2, 4]))).shape == (4, 6)
+    finally:
+        ms.set_context(mode=before)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mindspore_rec import FeatureBatches, RecModel, Schema, load, models, tables_of
+from mindspore_rec.common.data.label_levels import label_levels
 from mindspore_rec.data import Sample, read
 from mindspore_rec.feature import (
     CategoryColumn,
@@ -102,6 +103,9 @@ def test_training_reads_arrays_that_another_engine_made(tmp_path: Path, unique: 
             pq.write_table(pa.Table.from_batches([made]), tmp_path / "part0.parquet")
             batches: Any = read(tmp_path).batches(256, shuffle=True, seed=0)
             batches = FeatureBatches(batches, schema.received())
+            levels = label_levels(schema, rows)  # arrays do not tell where a network starts
+            assert levels is not None
+            model.predict_network.start_at(levels.means, levels.spreads)
         else:
             batches = rows.batches(256, shuffle=True, seed=0)
         model.train(1, batches, progress=False)

@@ -15,8 +15,9 @@ from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.arrow_columns import decoded, is_text, to_column
 from mindspore_rec.common.columns.categories import as_categories, whole_numbers
 from mindspore_rec.common.columns.hashing import keys_of
-from mindspore_rec.common.columns.labels import NumbersOfTexts
+from mindspore_rec.common.columns.labels import numbers_of_texts
 from mindspore_rec.common.columns.lists import values_of_lists
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import seconds_of
 from mindspore_rec.common.columns.transforms import Feature, Key, Number
 
@@ -139,12 +140,27 @@ class HistoryValues(Feature):
         if not len(values):
             return np.zeros(0, _DTYPES.get(str(self.values), np.int64))
         if self.values == "float32":
-            return NumbersOfTexts(Number(self.column), ".").apply(values, learn)
+            return Number(self.column).apply(self._numbers(values), learn)
         if self.values == "int64":
             return self._whole(values)
         if self.values == "key" and pa.types.is_integer(values.type):
             return Key(self.column).apply(values, learn)
         return keys_of(self.field, as_categories(values, self.values), where)
+
+    def _numbers(self, values: pa.Array) -> pa.Array:
+        """Return numbers, also of texts; missing values and missing texts are missing."""
+        values = decoded(values)
+        if not is_text(values.type):
+            return values
+        numbers = numbers_of_texts(values, ".")
+        missing = pc.or_(values.is_null(), are_missing_texts(values))
+        wrong = pc.and_(numbers.is_null(), pc.invert(missing))
+        if pc.any(wrong).as_py():
+            raise ValueError(
+                f"column {self.column!r} must have lists of numbers, got "
+                f"{values.filter(wrong)[0].as_py()!r}"
+            )
+        return numbers
 
     def _whole(self, values: pa.Array) -> np.ndarray:
         made = whole_values(self.column, values)

@@ -109,6 +109,8 @@ class NegativeSampler:
             ValueError: an item is outside ``[0, I)``.
         """
         numbers = np.asarray(items)
+        if not numbers.size:
+            return np.zeros(numbers.shape, np.float32)
         _check_items(numbers, len(self._weights), "items")
         weights = np.maximum(self._weights[numbers], self._weights[self._weights > 0].min())
         return np.log(weights / self._ends[-1]).astype(np.float32)

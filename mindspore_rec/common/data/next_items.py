@@ -83,6 +83,11 @@ def next_items(
             "user, item and time must be arrays [E] of one length, got the shapes "
             f"{users.shape}, {items.shape} and {times.shape}"
         )
+    if times.dtype.kind not in "iufmM":
+        try:  # times with a time zone are objects
+            times = np.asarray(times, "datetime64[ns]")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"time must be numbers or times, got {times.dtype}") from error
     if times.dtype.kind in "fmM" and (times != times).any():
         raise ValueError(f"time must not be NaN, got one at event {int(np.argmax(times != times))}")
     if least < 0 or (most is not None and most < 1):

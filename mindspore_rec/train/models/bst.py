@@ -140,10 +140,10 @@ class BST(Network):
     def construct(self, ids: Tensor, *arrays: Any) -> Tensor:
         """Return the logits."""
         parts = self.inputs(ids, arrays[0]) if self.has_numbers else self.inputs(ids)
-        found = self.candidates(parts, arrays)
+        triples = self.candidates(parts, arrays)
         outputs: Any = ()
         for k in range(self.histories):
-            candidate, values, offsets = found[k]
+            candidate, values, offsets = triples[k]
             x, ends = self.append(candidate, values, offsets)
             for block in range(self.count):
                 x = self.blocks[k * self.count + block](x, ends)

@@ -59,11 +59,11 @@ class Candidates(nn.Cell):
         candidates: list[tuple[tuple[int, int], ...]] = []  # part and vector of each of the values
         offsets: list[int] = []
         for history in schema.histories:
-            found = [(each, _match(schema, each, model)) for each in history if each.has_rows]
-            if not history[0].has_rows or found[0][1] is None:
+            matches = [(each, _match(schema, each, model)) for each in history if each.has_rows]
+            if not history[0].has_rows or matches[0][1] is None:
                 raise _no_candidate(schema, history[0], model)
-            values.append(tuple(names.index(f"{each.name}.values") for each, _ in found))
-            candidates.append(tuple(_ZEROS if f is None else places[f.name] for _, f in found))
+            values.append(tuple(names.index(f"{each.name}.values") for each, _ in matches))
+            candidates.append(tuple(_ZEROS if f is None else places[f.name] for _, f in matches))
             offsets.append(names.index(f"{history[0].name}.offsets"))
         self.values, self.candidates = tuple(values), tuple(candidates)
         self.offsets = tuple(offsets)
@@ -121,15 +121,15 @@ def _match(schema: Schema, column: Column, model: str) -> Field | None:
     Raises:
         ValueError: there are several.
     """
-    found = list(_sharing(schema, column))
-    if len(found) > 1:
-        names = " and ".join(repr(each.name) for each in found)
+    columns = list(_sharing(schema, column))
+    if len(columns) > 1:
+        names = " and ".join(repr(each.name) for each in columns)
         raise ValueError(
             f"{model} compares the events of {column.name!r} with one column of the row, but "
             f"columns {names} share the table {column.table!r} with {column.name!r}: leave this "
             "table to the column of the item that is scored, and name other tables for the others"
         )
-    return found[0] if found else None
+    return columns[0] if columns else None
 
 
 def _no_candidate(schema: Schema, history: Column, model: str) -> ValueError:

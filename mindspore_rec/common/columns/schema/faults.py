@@ -24,6 +24,8 @@ from mindspore_rec.common.columns.times import seconds_of
 
 __all__ = ["Fault", "faults_of", "missing_column"]
 
+_GREATEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -255,6 +257,10 @@ def _finite(column: Column, values: pa.Array) -> Iterator[Check]:
         )
     numbers = values.cast(pa.float64(), safe=False)
     yield _array(pc.fill_null(pc.is_finite(numbers), False)), "a finite number"
+    yield (
+        _array(pc.less_equal(pc.abs(numbers), _GREATEST)),
+        "at most 3.4e38 (float32)",
+    )
 
 
 def _are_whole(values: pa.Array) -> np.ndarray:

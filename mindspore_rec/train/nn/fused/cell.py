@@ -199,7 +199,12 @@ def _width(width: int, unit: int) -> Tensor:
 
 
 def native_operator(
-    name: str, outputs: int, bprop: Any = None, *, narrow: int = 0
+    name: str,
+    outputs: int,
+    bprop: Any = None,
+    *,
+    narrow: int = 0,
+    raises_at_once: bool = False,
 ) -> TableOperator:
     """Return an operator of the native library with one or several float32 outputs.
 
@@ -208,6 +213,9 @@ def native_operator(
         outputs: number of outputs.
         bprop: its gradient. Default: none.
         narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
+        raises_at_once: whether a call outside a graph waits for its own errors, for an operator
+            that checks values of the user. After such an error, PyNative mode would call the next
+            operator without the missing result, and may crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments. A
@@ -219,6 +227,7 @@ def native_operator(
     op.tell_dtypes(of_all)
     if outputs > 1:
         op.add_prim_attr("multi_output", True)
+    op.raises_at_once = raises_at_once
     return op
 
 

@@ -68,7 +68,7 @@ class Attention(HistoryOperator):
         self.form = Tensor(np.array([heads, 0, 0, 0], np.int64))
         self.scales = Tensor(np.array([head_dim**-0.5, 1, 0], np.float32))
         self.no_times, self.no_bias = NO_TIMES, NO_BIAS
-        self.forward = native_operator("MsrHistoryAttention", 1)
+        self.forward = native_operator("MsrHistoryAttention", 1, raises_at_once=True)
         self.backward = native_operator("MsrHistoryAttentionGradient", 3, refusal_of(8))
 
     def construct(self, qkv: Tensor, offsets: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class GatedAttention(HistoryOperator):
         super().__init__()
         self.form = Tensor(np.array([heads, 1, 1, by_time], np.int64))
         self.scales = Tensor(np.array([1, weight_scale, _EPSILON], np.float32))
-        self.forward = native_operator("MsrHstu", 2)
+        self.forward = native_operator("MsrHstu", 2, raises_at_once=True)
         self.backward = native_operator("MsrHstuGradient", 5, refusal_of(11))
 
     def construct(
@@ -176,7 +176,7 @@ class AddPlaces(HistoryOperator):
     def __init__(self, by_time: bool) -> None:
         super().__init__()
         self.form = Tensor(np.array([by_time], np.int64))
-        self.forward = native_operator("MsrAddPlaces", 1)
+        self.forward = native_operator("MsrAddPlaces", 1, raises_at_once=True)
         self.backward = native_operator("MsrAddPlacesGradient", 1, refusal_of(5))
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor, table: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class PairValues(HistoryOperator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.forward = native_operator("MsrPairValues", 1)
+        self.forward = native_operator("MsrPairValues", 1, raises_at_once=True)
         self.backward = native_operator("MsrPairValuesGradient", 2, refusal_of(4))
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class AddRows(HistoryOperator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.forward = native_operator("MsrAddRows", 1)
+        self.forward = native_operator("MsrAddRows", 1, raises_at_once=True)
         self.backward = native_operator("MsrAddRowsGradient", 1, refusal_of(3))
 
     def construct(self, x: Tensor, rows: Tensor, offsets: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class PoolValues(HistoryOperator):
     def __init__(self, softmax: bool) -> None:
         super().__init__()
         self.form = Tensor(np.array([softmax], np.int64))
-        self.forward = native_operator("MsrPoolValues", 2)
+        self.forward = native_operator("MsrPoolValues", 2, raises_at_once=True)
         self.backward = native_operator("MsrPoolValuesGradient", 2, refusal_of(5))
 
     def construct(
