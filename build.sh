@@ -316,8 +316,11 @@ prepare_native() {
 }
 
 # Lets .venv's Python import mindspore_rec from everywhere, as it is here: a path is enough, for the
-# native core is compiled in place.
+# native core is compiled in place. The command mindspore-rec is there as if a wheel was installed.
 prepare_import() {
+  local command=$VENV/bin/mindspore-rec
+  printf '#!/bin/sh\nexec "%s" -m mindspore_rec "$@"\n' "$VENV/bin/python" >"$command"
+  chmod +x "$command"
   local site
   site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   local path=$site/mindspore_rec_in_place.pth

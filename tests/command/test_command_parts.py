@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +265,9 @@ def test_labels_may_be_repeated(tmp_path: Path, monkeypatch: Any, capsys: Any):
     assert main(["init", "clicks.csv", "--label", "clicked", "--label", "bought"]) == 0
     columns = parse_yaml(capsys.readouterr().out)["columns"]
     assert [columns[name]["kind"] for name in ("clicked", "bought")] == ["label", "label"]
+
+
+def test_the_command_is_beside_the_interpreter_that_build_sh_made() -> None:
+    command = Path(sys.executable).parent / "mindspore-rec"
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
+    assert "init" in done.stdout and "doctor" in done.stdout
