@@ -48,7 +48,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What is known at a time, and rows after it.
+    """Events before a time, and rows after the time.
 
     Attributes:
         events: the events before the time, ordered by user, then by time.

@@ -21,7 +21,6 @@ __all__ = [
     "score",
     "tables_of_scores",
     "task_figures",
-    "weights_of",
 ]
 
 Predict = Callable[[pa.RecordBatch], npt.NDArray[np.floating]]
@@ -67,7 +66,7 @@ def score(predict: Predict, schema: Schema, batches: Iterable[pa.RecordBatch]) -
             continue
         labels.append(schema.labels_of(batch))
         predictions.append(np.asarray(predict(batch)).reshape(batch.num_rows, -1))
-        weight = weights_of(schema, batch)
+        weight = schema.weights_of(batch)
         if weight is not None:
             weights.append(weight)
         if schema.group is not None:
@@ -80,14 +79,6 @@ def score(predict: Predict, schema: Schema, batches: Iterable[pa.RecordBatch]) -
         np.concatenate(weights) if weights else None,
         np.concatenate(groups) if groups else None,
     )
-
-
-def weights_of(schema: Schema, batch: pa.RecordBatch) -> npt.NDArray[np.float32] | None:
-    """Return the weights of rows, `[N]`; None if the schema has no weight."""
-    if schema.weight is None:
-        return None
-    made: npt.NDArray[np.float32] = schema.pipeline.apply(batch, ["weight"])["weight"][:, 0]
-    return made
 
 
 def _texts(column: pa.Array) -> npt.NDArray[Any]:

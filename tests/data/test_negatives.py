@@ -87,3 +87,7 @@ def test_a_rare_item_is_not_lost() -> None:
 def test_wrong_arguments_are_named(call, error, message) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_no_items_have_no_probabilities() -> None:
+    assert NegativeSampler([1, 2, 3]).log_q([]).shape == (0,)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -87,3 +88,13 @@ def test_users_and_items_may_be_texts() -> None:
 def test_wrong_arguments_are_named(arguments, message) -> None:
     with pytest.raises(ValueError, match=message):
         next_items(**{"user": [1], "item": [1], "time": [1], **arguments})
+
+
+def test_times_with_a_zone_and_missing_times() -> None:
+    times = pd.Series(pd.to_datetime(["2020-01-02", "2020-01-01"], utc=True))
+    rows = next_items([1, 1], [7, 8], times)
+    assert rows.target.tolist() == [7] and rows.history.tolist() == [8]
+    with pytest.raises(ValueError, match="time must not be NaN, got one at event 1"):
+        next_items([1, 1], [7, 8], pd.Series(pd.to_datetime(["2020-01-01", None], utc=True)))
+    with pytest.raises(ValueError, match="time must be numbers or times"):
+        next_items([1, 1], [7, 8], np.array(["x", "y"], object))

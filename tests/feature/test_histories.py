@@ -338,3 +338,12 @@ def test_offsets_that_are_none_are_refused(offsets: list[Any], error: type[Excep
     dtype = np.int64 if not offsets else None
     with pytest.raises(error, match="offsets must"):
         ragged(np.arange(3), np.array(offsets, dtype))
+
+
+def test_texts_that_are_no_numbers_are_refused() -> None:
+    columns = [CategoryColumn("item", table="items"), HistoryColumn("seen", table="items")]
+    schema = Schema([*columns, HistoryColumn("price", side_of="seen", values="float32")])
+    rows = {"item": ["a"], "seen": [["a", "b", "c"]], "price": [["1.5", "n/a", "2"]]}
+    assert schema.arrays_of(rows)["price.values"].tolist() == [1.5, 0.0, 2.0]
+    with pytest.raises(ValueError, match="column 'price' must have lists of numbers, got '1,5'"):
+        schema.arrays_of({**rows, "price": [["1.5", "1,5", "x"]]})

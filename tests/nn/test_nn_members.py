@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of members: the operator that repeats rows, and its gradients, are those of MindSpore."""
+"""Rows of members: operator and gradients give the same numbers as cells of MindSpore."""
 
 from __future__ import annotations
 

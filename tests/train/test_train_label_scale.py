@@ -147,6 +147,15 @@ def test_a_loss_of_the_user_gets_the_label_itself() -> None:
     close(model)
 
 
+def test_labels_beyond_float32_are_refused() -> None:
+    rows = sales(500)
+    rows.loc[3, "price"] = 1e300
+    model = new_model(LabelColumn("price", binary=False), hidden=(8,))
+    with pytest.raises(ValueError, match="column 'price' must be at most 3.4e38"):
+        model.train(1, rows, progress=False)
+    close(model)
+
+
 def test_bad_levels_are_refused() -> None:
     model = new_model(LabelColumn("price", binary=False), hidden=(8,))
     network = model.predict_network

@@ -122,7 +122,7 @@ def mpi_of(python: Path, machine: str, downloads: Path) -> Path:
 
 
 def source_date() -> str:
-    """Return the time that files of the wheels have: that of the commit, in seconds."""
+    """Return the time of the commit, in seconds, which all files of the wheels get."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return os.environ["SOURCE_DATE_EPOCH"]
     commit = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True)
@@ -249,7 +249,7 @@ def compiled_in(python: Path, tools: Tools) -> list[Part]:
 
 
 def finish(raw: Path, python: Path, machine: str, work: Path, output: Path) -> list[Path]:
-    """Strip, check and tag a wheel; return its path and that of the wheel for serving."""
+    """Strip, check and tag a wheel; return the paths of this wheel and of the wheel for serving."""
     tools = Tools(machine)
     tag = raw.name.split("-")[2]
     debug = output / "debug" / f"{tag}-{machine}"

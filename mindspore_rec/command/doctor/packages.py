@@ -34,7 +34,7 @@ FEATURES = {
     "tensorboard": "events for TensorBoard",
     "prometheus": "metrics for Prometheus",
 }
-"""What needs the packages of an extra. The probes `mpi` and `gpu` try the extras mpi and cuda."""
+"""Features that need the packages of an extra; the probes `mpi` and `gpu` try mpi and cuda."""
 
 _FOR_SERVING = ("serving", "grpc", "kafka", "redis", "prometheus")
 # Requirements without which no command runs.

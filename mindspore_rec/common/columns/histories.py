@@ -15,9 +15,8 @@ from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.arrow_columns import decoded, is_text, to_column
 from mindspore_rec.common.columns.categories import as_categories, whole_numbers
 from mindspore_rec.common.columns.hashing import keys_of
-from mindspore_rec.common.columns.labels import numbers_of_texts
+from mindspore_rec.common.columns.labels import numbers_and_legal
 from mindspore_rec.common.columns.lists import values_of_lists
-from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import seconds_of
 from mindspore_rec.common.columns.transforms import Feature, Key, Number
 
@@ -152,13 +151,11 @@ class HistoryValues(Feature):
         values = decoded(values)
         if not is_text(values.type):
             return values
-        numbers = numbers_of_texts(values, ".")
-        missing = pc.or_(values.is_null(), are_missing_texts(values))
-        wrong = pc.and_(numbers.is_null(), pc.invert(missing))
-        if pc.any(wrong).as_py():
+        numbers, legal = numbers_and_legal(values, ".")
+        if not pc.all(legal).as_py():
             raise ValueError(
                 f"column {self.column!r} must have lists of numbers, got "
-                f"{values.filter(wrong)[0].as_py()!r}"
+                f"{values.filter(pc.invert(legal))[0].as_py()!r}"
             )
         return numbers
 

@@ -13,6 +13,7 @@ from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
 from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
+from mindspore_rec.common.columns.missing_texts import are_missing_texts
 from mindspore_rec.common.columns.times import check_times, seconds_of
 from mindspore_rec.common.columns.transforms import Feature, Number
 
@@ -21,6 +22,7 @@ __all__ = [
     "NumbersOfTexts",
     "Times",
     "as_group_keys",
+    "numbers_and_legal",
     "numbers_of_texts",
     "positive_rows",
 ]
@@ -165,6 +167,19 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
     if decimal == ",":
         texts = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
     return pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None).cast(pa.float64())
+
+
+def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
+    """Return texts as float64, and which texts are numbers or mean a missing number, as bools.
+
+    Example:
+        >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")
+        >>> legal.to_pylist()
+        [True, True, False, True]
+    """
+    numbers = numbers_of_texts(texts, decimal)
+    missing = pc.or_(texts.is_null(), are_missing_texts(texts))
+    return numbers, pc.or_(missing, numbers.is_valid())
 
 
 class Times(Feature):

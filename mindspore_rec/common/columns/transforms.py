@@ -17,6 +17,7 @@ from mindspore_rec.common.columns.hashing import category_keys, keys_of
 from mindspore_rec.common.columns.times import check_times, seconds_of
 
 __all__ = [
+    "GREATEST",
     "PARTS",
     "Category",
     "Feature",
@@ -29,7 +30,7 @@ __all__ = [
 
 _PARTS = {"minute": 60, "hour": 24, "weekday": 7, "day": 31, "month": 12}
 PARTS = tuple(_PARTS)
-_GREATEST = float(np.finfo(np.float32).max)
+GREATEST = float(np.finfo(np.float32).max)
 _YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 1970
 
 
@@ -182,7 +183,7 @@ class Number(Feature):
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the numbers, float32 ``[B]``."""
         numbers = self._numbers(values)
-        there = np.abs(numbers) <= _GREATEST
+        there = np.abs(numbers) <= GREATEST
         numbers[~there] = 0.0  # one absurd value must not spoil what is learned for good
         made = self._scaled(numbers, there, learn)
         if not there.all():

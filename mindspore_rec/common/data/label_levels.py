@@ -44,11 +44,9 @@ def label_levels(schema: Schema, rows: Rows, thinned: str | None = None) -> Labe
     if not sample.num_rows:
         return None
     labels = schema.labels_of(sample).astype(np.float64)
-    weights: npt.NDArray[np.float64] | None = None
-    if schema.weight is not None:
-        weights = schema.pipeline.apply(sample, ["weight"])["weight"][:, 0].astype(np.float64)
-    elif thinned is not None:
-        weights = sample.column(thinned).to_numpy(zero_copy_only=False).astype(np.float64)
+    weights = schema.weights_of(sample)
+    if weights is None and thinned is not None:
+        weights = sample.column(thinned).to_numpy(zero_copy_only=False)
     if weights is not None and not weights.any():
         weights = None
     means = np.average(labels, axis=0, weights=weights)

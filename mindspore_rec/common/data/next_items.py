@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 __all__ = ["NextItems", "next_items"]
 
@@ -85,7 +86,8 @@ def next_items(
         )
     if times.dtype.kind not in "iufmM":
         try:  # times with a time zone are objects
-            times = np.asarray(times, "datetime64[ns]")
+            times = pd.to_datetime(times, format="ISO8601", utc=True)
+            times = times.tz_localize(None).to_numpy()
         except (TypeError, ValueError) as error:
             raise ValueError(f"time must be numbers or times, got {times.dtype}") from error
     if times.dtype.kind in "fmM" and (times != times).any():

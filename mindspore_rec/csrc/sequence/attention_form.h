@@ -7,7 +7,7 @@
 
 namespace msrec {
 
-// How scores become weights.
+// Function that makes weights of scores.
 enum class Attention {
   kSoftmax = 0,  // the softmax of the scores / sqrt(dim)
   kSilu = 1,     // the SiLU of each score / the largest length, as in HSTU

@@ -24,7 +24,7 @@ struct GatedGradient {
   float* shift;        // [width]
 };
 
-// What the forward pass read and wrote.
+// Inputs and outputs of the forward pass.
 struct GatedRows {
   const float* projected;
   const float* attended;

@@ -34,7 +34,7 @@ struct ListTask {
   int64_t first, last;
 };
 
-// How the work of a list follows from its length.
+// Growth of the work of a list with its length.
 enum class Work { kLength, kSquare };
 
 // Returns at most about 64 tasks, and one more for each list that is long for the batch.

@@ -47,19 +47,19 @@ class LabelScale(nn.Cell):
         zeros, ones = np.zeros((1, len(binary)), np.float32), np.ones((1, len(binary)), np.float32)
         self.mean = Parameter(Tensor(zeros), name="mean", requires_grad=False)
         self.deviation = Parameter(Tensor(ones), name="deviation", requires_grad=False)
-        self.times_set = Parameter(Tensor(zeros[:, :1]), name="times_set", requires_grad=False)
+        self.was_set = Parameter(Tensor(zeros[:, :1]), name="was_set", requires_grad=False)
 
     @property
     def is_set(self) -> bool:
         """True if mean and deviation were set, here or in the training of a checkpoint."""
-        return bool(self.times_set.asnumpy()[0, 0])
+        return bool(self.was_set.asnumpy()[0, 0])
 
     def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:
         """Set mean and deviation of each task; a deviation of 0 counts as 1."""
         spread = np.where(np.asarray(deviations, np.float64) > 0, deviations, 1.0)
         self.mean.set_data(_row(np.where(self._numbers, means, 0.0)))
         self.deviation.set_data(_row(np.where(self._numbers, spread, 1.0)))
-        self.times_set.set_data(_row([[1.0]]))
+        self.was_set.set_data(_row([[1.0]]))
 
     def construct(self, outputs: Tensor) -> Tensor:
         """Return numbers of the size of the labels."""

@@ -17,14 +17,12 @@ from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
-from mindspore_rec.common.columns.labels import numbers_of_texts, positive_rows
-from mindspore_rec.common.columns.missing_texts import are_missing_texts
+from mindspore_rec.common.columns.labels import numbers_and_legal, numbers_of_texts, positive_rows
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.times import seconds_of
+from mindspore_rec.common.columns.transforms import GREATEST
 
 __all__ = ["Fault", "faults_of", "missing_column"]
-
-_GREATEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -144,10 +142,8 @@ def _category(column: Column, values: pa.Array) -> Iterator[Check]:
 def _number(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
     if is_text(kind) and column.decimal is not None:
-        missing = pc.or_(values.is_null(), are_missing_texts(values))
-        numbers = numbers_of_texts(values, column.decimal)
-        yield _array(pc.or_(missing, numbers.is_valid())), "numbers"
-        values = numbers
+        values, legal = numbers_and_legal(values, column.decimal)
+        yield _array(legal), "numbers"
     elif is_text(kind):
         first = values.drop_null()
         shown = f" such as {_shown(first[0].as_py())}" if len(first) else ""
@@ -197,8 +193,7 @@ def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
     elif column.values == "int64":
         yield _array(whole_values(column.name, flat).is_valid()), "whole numbers or times"
     elif is_text(flat.type):
-        missing = pc.or_(flat.is_null(), are_missing_texts(flat))
-        yield _array(pc.or_(missing, numbers_of_texts(flat, ".").is_valid())), "numbers"
+        yield _array(numbers_and_legal(flat, ".")[1]), "numbers"
     elif not _is_number(flat.type):
         raise ValueError(f"column {column.name!r} must be lists of numbers, it has {flat.type}")
 
@@ -258,7 +253,7 @@ def _finite(column: Column, values: pa.Array) -> Iterator[Check]:
     numbers = values.cast(pa.float64(), safe=False)
     yield _array(pc.fill_null(pc.is_finite(numbers), False)), "a finite number"
     yield (
-        _array(pc.less_equal(pc.abs(numbers), _GREATEST)),
+        _array(pc.less_equal(pc.abs(numbers), GREATEST)),
         "at most 3.4e38 (float32)",
     )
 

@@ -463,6 +463,13 @@ class Schema:
         made: np.ndarray = self.pipeline.apply(rows, ["label"])["label"]
         return made
 
+    def weights_of(self, rows: pa.RecordBatch) -> np.ndarray | None:
+        """Return the weights of rows, float32 ``[B]``; None if the schema has no weight."""
+        if self.weight is None:
+            return None
+        made: np.ndarray = self.pipeline.apply(rows, ["weight"])["weight"][:, 0]
+        return made
+
     def positives_of(self, rows: pa.RecordBatch) -> np.ndarray:
         """Return which rows have a positive label in at least one task, bool ``[B]``.
 

@@ -250,7 +250,7 @@ def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
         dim: legal width of a value.
 
     Raises:
-        ValueError: the shape of `values` is not `[N, dim]`, or that of `offsets` not `[B + 1]`.
+        ValueError: `values` has not the shape `[N, dim]`, or `offsets` not the shape `[B + 1]`.
 
     Example:
         >>> check_history(Tensor([[1.0, 2.0]]), Tensor([0, 1]), 3)
