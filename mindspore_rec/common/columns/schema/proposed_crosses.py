@@ -137,10 +137,10 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of the labels' entropy or variance, the mean over labels.
+        """Return the explained share of entropy or variance, the mean over labels.
 
         Args:
-            crosses: the candidates whose statistics the model reads besides those of the proposal.
+            crosses: the candidates whose statistics the model reads, besides the statistics of the proposal.
         """
         read = {each.column.name for each in crosses}
         chosen = [
