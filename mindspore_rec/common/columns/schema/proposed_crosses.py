@@ -140,7 +140,7 @@ class _Statistics:
         """Return the explained share of entropy or variance, the mean over labels.
 
         Args:
-            crosses: the candidates whose statistics the model reads, besides the statistics of the proposal.
+            crosses: candidates whose statistics the model reads, beside the proposal's statistics.
         """
         read = {each.column.name for each in crosses}
         chosen = [
