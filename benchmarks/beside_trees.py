@@ -49,6 +49,7 @@ NEEDS = {
     "LightGBM-statistics": "lightgbm",
     "LightGBM-refit": "lightgbm",
     "CatBoost": "catboost",
+    "CatBoost-statistics": "catboost",
 }
 
 
