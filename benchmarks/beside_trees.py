@@ -105,7 +105,16 @@ def main() -> None:
                 f"{seconds:8.1f}",
                 flush=True,
             )
+            if learner == OURS:
+                _print_parts([each["parts_seconds"] for each in runs])
             bench_common.save(options.json, record)
+
+
+def _print_parts(runs: list[Mapping[str, float]]) -> None:
+    parts = {name: statistics.median(each[name] for each in runs) for name in runs[0]}
+    print(
+        "  seconds: " + ", ".join(f"{name} {each:.1f}" for name, each in parts.items()), flush=True
+    )
 
 
 def _options() -> argparse.Namespace:
