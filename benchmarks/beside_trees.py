@@ -112,9 +112,8 @@ def main() -> None:
 
 def _print_parts(runs: list[Mapping[str, float]]) -> None:
     parts = {name: statistics.median(each[name] for each in runs) for name in runs[0]}
-    print(
-        "  seconds: " + ", ".join(f"{name} {each:.1f}" for name, each in parts.items()), flush=True
-    )
+    shown = ", ".join(f"{name} {each:.1f}" for name, each in parts.items())
+    print(f"  seconds: {shown}", flush=True)
 
 
 def _options() -> argparse.Namespace:
