@@ -11,9 +11,9 @@ the table's times to the float32 table's times. With `--output-dtype bfloat16`, 
 graph as bfloat16, and rows of the float32 table as float32. With bfloat16 output, all graphs end in
 a fused layer, even graphs without a table. The fused layer reads both types, whereas MindSpore's
 own CPU kernels do not read bfloat16. With bfloat16 output, the script does not measure MindSpore's
-own lookup. It also prints the ratios of the times of whole steps. Each round runs the steps in a
-different order, because a step's time depends on the caches and allocators that the previous step
-left.
+own lookup. With bfloat16 output, the script also prints the ratios of the times of whole steps.
+Each round runs the steps in a different order, because a step's time depends on the caches and
+allocators that the previous step left.
 """
 
 from __future__ import annotations

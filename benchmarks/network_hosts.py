@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts on one machine: network namespaces connected by one link of a set speed.
+"""Two hosts on one machine: network namespaces connected by one link of limited speed.
 
 Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
 else, so workers on two hosts can exchange data only over TCP. The benchmark needs the root user,

@@ -16,8 +16,8 @@ events before the test period. The last column is the difference of NDCG@10 to t
 with its 95 % interval by a bootstrap over users.
 
 `--check` leaves out the last event of each user instead, with fixed settings, and compares the
-figures with figures that were measured before by another program. The last figures show how much
-depends on the order of an invoice's lines, which all have one time.
+figures with the figures that another program measured earlier. With `--check`, the last figures
+show how much depends on the order of an invoice's lines, which all have the same time.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. Lines of an invoice are in the order of the
-# stock codes there.
+# Recall@10 and NDCG@10 that another program measured. In that program, the lines of an invoice are
+# in the order of the stock codes.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -145,7 +145,8 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out the last event of each user; return figures and whether they are as before."""
+    """Leave out the last event of each user; return the figures, and True if they equal the earlier
+    figures."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():
