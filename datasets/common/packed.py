@@ -118,7 +118,8 @@ def replace_directory(beside: Path, place: Path) -> None:
     """Sync a directory of files and rename it to its final path, replacing an existing directory.
 
     Args:
-        beside: the complete directory. It must be on the same file system as the final path.
+        beside: the complete directory. The directory must be on the same file system as the final
+            path.
         place: where it goes.
     """
     for path in (*beside.iterdir(), beside):

@@ -33,11 +33,11 @@ class BlockOrder(NamedTuple):
     """Order of the rows of blocks, for `mindspore_rec.data.Rows.batches`.
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
-    together. A generator that follows from (seed, pass) draws one permutation after the other, so
-    the number of rows of every block must be known.
+    together. A random generator, seeded by (seed, pass), draws the permutations one after another,
+    so the number of rows of every block must be known in advance.
 
     Args:
-        shuffle: whether the order is random.
+        shuffle: True if the order is random.
         seed: seed of the order.
         window: number of blocks whose rows are permuted together.
         worker: index of the worker that reads the blocks, from 0. Default: 0.
@@ -51,7 +51,8 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return the worker's blocks of `count` blocks in the order of a pass, and its generator.
+        """Return the worker's share of `count` blocks in the order of a pass, and the pass's
+        generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
@@ -279,8 +280,8 @@ class _Source(NamedTuple):
     Args:
         names: names of the columns.
         sizes: number of rows of each block.
-        rows: returns the named columns; gets the blocks in the order in which they are read.
-        in_memory: whether the rows are in memory.
+        rows: function that takes the blocks in the order of reading, and returns the named columns.
+        in_memory: True if the rows are in memory.
     """
 
     names: tuple[str, ...]
@@ -331,7 +332,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows of blocks that a function returns; it is called in the order of reading."""
+    """Rows of blocks that a function returns; the function is called in the order of reading."""
 
     sequential = True
 
@@ -358,7 +359,7 @@ class _BlockRows(FileRows):
 
 
 def _array(rows: pa.FixedSizeListArray) -> np.ndarray:
-    """Return rows of a batch as an array that may be written; a copy if their memory may not."""
+    """Return rows of a batch as a writable array; copy the rows if their memory is read-only."""
     flat = rows.flatten()
     dtype = np.dtype(flat.type.to_pandas_dtype())
     offset = flat.offset * dtype.itemsize

@@ -72,7 +72,7 @@ def parse(text: bytes) -> Columns:
 
 
 def _typed(text: bytes) -> pa.Table | None:
-    """Return the table if every line is good, and None if not."""
+    """Return the table if every line is good; return None if a line is bad."""
     # Arrow ends a line at a lone carriage return and skips a byte order mark: not for it
     if b"\r" in text or text.startswith(b"\xef\xbb\xbf"):
         return None
