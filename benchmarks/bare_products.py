@@ -62,8 +62,7 @@ def why_not(precision: str) -> str:
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return a row's stride in elements. The stride is a multiple of a cache line, but not of 1
-    KiB."""
+    """Return a row's stride in elements: a multiple of a cache line, but not of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines

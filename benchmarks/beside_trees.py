@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of `mindspore-rec train` with its defaults compared with LightGBM, CatBoost and logistic
-regression.
+"""AUC of `mindspore-rec train` (with its defaults), LightGBM, CatBoost and logistic regression.
 
     python -m benchmarks.beside_trees --data DIR --json OUT
     python -m benchmarks.beside_trees --data DIR --tasks movielens_time --seeds 0 --changes \\

@@ -139,8 +139,7 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Fill the table with rows of the ranks 0 .. rows - 1, in their state after some steps of
-        training.
+        """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
         The most frequent keys have the latest steps as their last steps, and each key's count is
         the expected count.

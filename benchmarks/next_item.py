@@ -145,8 +145,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out the last event of each user; return the figures, and True if they equal the earlier
-    figures."""
+    """Leave out each user's last event; return figures, and True if they equal earlier figures."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

@@ -211,8 +211,7 @@ def resident() -> int:
 
 
 def memory(folder: Path, size: float, threads: int, shuffle: bool, seed: int) -> dict[str, Any]:
-    """Return the greatest memory use in the first and in the last fifth of a pass over a large
-    file."""
+    """Return the peak memory in the first and in the last fifth of a pass over a large file."""
     rng = np.random.default_rng(seed)
     columns = 40
     runs = {f"c{n}": np.repeat(rng.integers(0, 1000, GROUP // 64), 64) for n in range(columns)}

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of the cells over histories, compared with PyTorch's fastest form of the same
-network.
+"""Training steps of the cells over histories, compared with the same networks in PyTorch.
 
 A step is forward, backward (with the gradient of the values) and Adam. PyTorch runs in a process of
 another interpreter (`--torch-python`), on the same batches and as many threads; our steps and
@@ -117,8 +116,7 @@ class Step(nn.Cell):
 
 
 def our_run(net: str, data: Data) -> Callable[[int], float]:
-    """Return a function that runs our step: it takes the step's number and returns the step's
-    seconds."""
+    """Return a function of the step's number that runs our step and returns its seconds."""
     batches = [data.batch(k) for k in range(len(data.offsets))]
     if net == "din":  # a target for each history
         batches = [(*each[:4], Tensor(data.target[: data.lists])) for each in batches]

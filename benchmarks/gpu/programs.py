@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense programs over the native core alone: as in `train/nn/fused/program.py`, but on NumPy
-arrays."""
+"""Dense programs on NumPy arrays, over the native core alone; see `train/nn/fused/program.py`."""
 
 from __future__ import annotations
 

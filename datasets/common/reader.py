@@ -51,8 +51,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return the worker's share of `count` blocks in the order of a pass, and the pass's
-        generator.
+        """Return the worker's share of `count` blocks in a pass's order, and the pass's generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
