@@ -221,7 +221,7 @@ class Form:
         return float(loss.detach())
 
     def seconds(self) -> float:
-        """Return the least seconds of a step on the first two batches, each after a warm-up step."""
+        """Return the least seconds of a step on the first two batches, each after a warm-up."""
         times = []
         for k in (0, 1, 0, 1):
             begin = time.perf_counter()
