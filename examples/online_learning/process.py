@@ -82,8 +82,7 @@ class Part:
         return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
 
     def kill(self) -> None:
-        """End the process at once, like a crash; with several workers, each call ends the next
-        worker."""
+        """Kill the process, like a crash; with several workers, each call kills the next worker."""
         if self._process is None:
             return
         if self._workers == 1:

@@ -66,8 +66,9 @@ def rows_of(
     Args:
         source: paths of the rows.
         settings: settings of the YAML file.
-        schema: description of the rows, which are checked and have its columns only; or None.
-        thinned: whether the negatives are thinned. Default: False.
+        schema: description of the rows; rows are checked, and only the schema's columns are read.
+            None reads all columns unchecked.
+        thinned: True if the negatives are thinned. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(
@@ -173,12 +174,13 @@ def rows_to_predict(
         settings: settings of the YAML file.
         schema: description of the rows.
         keep: names of further columns.
-        must_keep: whether a source without one of `keep` is an error.
+        must_keep: True if a source without one of `keep` is an error.
 
     Raises:
         ValueError: a column is missing.
     """
-    # Each row has a prediction, so a row that cannot be read is an error whatever the YAML says.
+    # Each row needs a prediction, so a row that cannot be read is an error, whatever the value of
+    # `bad_rows`.
     strict = dataclasses.replace(settings, bad_rows=None)
     rows = rows_of(source, strict, None)
     names = schema.feature_names

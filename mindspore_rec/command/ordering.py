@@ -42,8 +42,8 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time; or rows must be sorted, and they are more than
-            `MOST_SORTED` or thinned.
+        ValueError: there is no column of kind time; or rows that must be sorted are thinned, or
+            more than `MOST_SORTED`.
     """
     time = schema.time
     if time is None:

@@ -29,7 +29,7 @@ _REASON = "refit: as many passes as the best weights had"
 
 
 def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: Fitted) -> Fitted:
-    """Train a new model with as many passes, and the same learning rates, as the best weights had.
+    """Train a new model with the passes and the learning rates that led to the best weights.
 
     Args:
         settings: settings of the YAML file.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write predictions beside columns of the rows, as Parquet or CSV, without holding all rows."""
+"""Write predictions beside columns of the rows, as Parquet or CSV, in bounded memory."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def cores(_: Asked) -> Line:
 
 
 def memory(_: Asked) -> Line:
-    """Return the memory, the limit of the container, and what fits."""
+    """Return the memory, the limit of the container, and the number of rows that fit."""
     total, free = (_of_meminfo(name) for name in ("MemTotal", "MemAvailable"))
     limit = memory_limit()
     usable = free if limit is None else min(free, limit)
@@ -152,7 +152,7 @@ def _of_meminfo(name: str) -> int:
 
 
 def _bytes_of_row() -> int:
-    """Return the bytes of a row in memory; 0 if the core or the room `plan` is not there."""
+    """Return the bytes of a row in memory; 0 if the core or the room `plan` is missing."""
     try:
         from mindspore_rec.plan.sizes import row_bytes
 

@@ -20,7 +20,7 @@ from mindspore_rec.command.options import Result
 
 __all__ = ["run"]
 
-# The process of a probe finds the same modules as this process.
+# The process of a probe imports the same modules as this process.
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
