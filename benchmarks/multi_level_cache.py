@@ -315,8 +315,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with rows of a type and return the results.
 
-    The host tier has the same size in bytes for every type of row. This size is enough for the
-    setup's share of the rows in float32.
+    The host tier has the same size in bytes for every type of row. The host tier's size is enough
+    for the setup's share of the rows in float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []

@@ -101,7 +101,7 @@ class Hosts:
         return f"{_NET}.{host + 1}"
 
     def set_rate(self, gbit: float) -> None:
-        """Limit both directions of the link to this many Gbit/s."""
+        """Limit both directions of the link to a number of Gbit/s."""
         for name in self.names:
             _run(
                 *("tc", "-n", name, "qdisc", "replace", "dev", "link0", "root", "tbf"),

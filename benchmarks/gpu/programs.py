@@ -36,8 +36,8 @@ class Program:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if batches are normalized by their own statistics.
-        exact: True if weights are small multiples of 1/2. If True, and if inputs are small
-            multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
+        exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
+            small multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
             number's sign.
         seed: of the parameters.
     """
