@@ -6,16 +6,16 @@
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
 batches of 4096 rows. Each round reads all rows by each reader in turn, and all readers use the same
-number of threads. The readers are pyarrow's scan of a data set, once with Arrow's memory pool and
-once with malloc's pool, which `Rows` uses; `Rows.batches` in order and shuffled; PyTorch's
-DataLoader over pyarrow's batches if torch is installed; the packed format of `datasets.common`; and
-`Rows.batches` with the feature stage, whose time is divided among the arrays that it makes. The
-first round is not counted, so the files are in the system's page cache. The speed of a shared
-machine changes between rounds, so the CPU time of a reader is reported too.
+number of threads. The first readers are pyarrow's scan of a data set, once with Arrow's memory pool
+and once with malloc's pool, which `Rows` uses, and `Rows.batches`, in order and shuffled. The other
+readers are PyTorch's DataLoader over pyarrow's batches (if torch is installed), the packed format
+of `datasets.common`, and `Rows.batches` with the feature stage, whose time is divided among the
+arrays that it makes. The first round is not counted, so the files are in the system's page cache.
+The speed of a shared machine changes between rounds, so the CPU time of a reader is reported too.
 
-`--bytes` also reads a large file with this number of bytes of values. Dictionaries and runs make
-the file small on disk. The script compares the memory of the process in the first and the last
-fifth of the pass.
+`--bytes` also reads a large file with this number of bytes of values. Parquet's dictionaries and
+run lengths keep the file small on disk. The script compares the memory of the process in the first
+and the last fifth of the pass.
 
 The exit code is 1 if a reader is slower than 0.9 (in order) or 0.7 (shuffled) times pyarrow's scan.
 """

@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 
 def drop(files: list[Path]) -> None:
-    """Make the kernel drop files from the page cache; the files' contents are on the disk."""
+    """Sync files to the disk, and make the kernel drop the files from the page cache."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)

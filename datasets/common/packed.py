@@ -86,7 +86,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         overwrite: Replace an existing directory (default False).
 
     Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
-        block raises.
+        block raises an error.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole-batch NumPy arrays from a packed data set or from arrays in memory, shuffled or in order.
 
-`mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder` is the
-order of the rows.
+`mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder`
+determines the order of the rows.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class BatchStream:
         for batch in stream:
             count = len(next(iter(batch.values())))
             if count == self._batch_size or not self._drop_remainder:
-                # Arrow has no lists of size 0.
+                # Arrow has no lists of size 0, so columns without values are added here.
                 none = {name: np.zeros((count, 0), DTYPES[name]) for name in self.columns}
                 yield none | {name: _array(rows) for name, rows in batch.items()}
 

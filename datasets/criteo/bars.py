@@ -78,7 +78,8 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
-            negative. In both versions, a missing count is 0, and an empty category is missing.
+            negative. In both versions, a missing count is 0, and an empty category counts as
+            missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
@@ -174,7 +175,7 @@ def convert(
         batch_size: Rows per block (default 4096).
         counts_as_categories: As for `blocks`.
         overwrite: Replace ``output`` if it exists (default False).
-        workers, part_bytes, restart: As for `datasets.criteo.convert.convert`.
+        workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 
     Returns:
         ``rows``.
