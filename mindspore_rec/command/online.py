@@ -39,7 +39,8 @@ def train_online(
     """Train until Ctrl-C, `--max-steps` or `--idle-seconds`.
 
     Raises:
-        ValueError: the topic does not exist, or numbers have no rows from which scales learn.
+        ValueError: the topic does not exist, or numbers have no rows from which scales are
+            computed.
     """
     train = settings.train
     prepare_process(train.seed)

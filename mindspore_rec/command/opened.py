@@ -33,7 +33,7 @@ class Parts:
     """Rows of a YAML file.
 
     Attributes:
-        train: training rows, with thinned negatives if the YAML says so.
+        train: training rows, with thinned negatives if the YAML sets `sample`.
         whole_train: all training rows.
         valid: validation rows, or None.
         test: test rows, or None.
@@ -106,7 +106,8 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together, with thinned negatives if the YAML says so.
+    """Return training and validation rows together, with thinned negatives if the YAML sets
+    `sample`.
 
     Raises:
         ValueError: there are no validation rows; or they are in other files, and the source's rows
@@ -167,7 +168,7 @@ def id_columns(schema: Schema) -> list[str]:
 def rows_to_predict(
     source: str, settings: Settings, schema: Schema, keep: Sequence[str], must_keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a source with the columns that the network reads, and `keep`.
+    """Return the rows of a source with the columns that the network reads, and the columns `keep`.
 
     Args:
         source: path of the rows, which need no label.

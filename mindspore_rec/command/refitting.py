@@ -57,8 +57,8 @@ def scaled_path(
     """Return the number of steps, and the cuts of the learning rate, of a path with longer epochs.
 
     Args:
-        path: pairs (number of steps, factor of the rates), as of `EarlyStopping.path`.
-        scale: length of an epoch, divided by its length on the path.
+        path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
+        scale: length of an epoch, divided by the epoch's length on the path.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

@@ -128,7 +128,7 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: further arguments of the network, beside the name in the file.
+        settings: further arguments of the network, written beside the name in the file.
     """
 
     name: str = "dcn_v2"

@@ -268,7 +268,7 @@ def _finish(
 def _worse_than_base_rate(
     figures: Mapping[str, Mapping[str, float]], of_rate: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    """Return a sentence for each label whose predictions are worse than its mean.
+    """Return a sentence for each label whose predictions are worse than the label's mean.
 
     Example:
         >>> _worse_than_base_rate({"y": {"log_loss": 0.5}}, {"y": {"log_loss": 0.4}})

@@ -102,7 +102,7 @@ def _run(command: list[str], environment: dict[str, str]) -> subprocess.Complete
 
 
 def _last_words(text: str) -> str:
-    """Return the last line of a worker's errors, or of mpirun's, without its tag.
+    """Return the last line of a worker's errors, or of mpirun's errors, without its tag.
 
     Example:
         >>> _last_words("[1,0]<stderr>: no memory\\n[1,0]<stderr>: -----\\nExit code: 1\\n")
@@ -162,7 +162,7 @@ def broker(asked: Asked) -> Line:
 
 
 def _connection_problem(host: str, port: int) -> str:
-    """Return the reason why no connection can be made; '' if it can be made."""
+    """Return the reason why no connection can be made; '' if a connection can be made."""
     try:
         socket.create_connection((host.strip("[]"), port), _TCP_SECONDS).close()
         return ""

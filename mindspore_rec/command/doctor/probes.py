@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by the names of their items, in the order of the page, and a program for one probe."""
+"""All probes by the names of their items, in the order of docs/command.md, and a program for one
+probe."""
 
 from __future__ import annotations
 
