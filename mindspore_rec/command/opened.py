@@ -106,8 +106,7 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together, with thinned negatives if the YAML sets
-    `sample`.
+    """Return training and validation rows together, with thinned negatives if `sample` is set.
 
     Raises:
         ValueError: there are no validation rows; or they are in other files, and the source's rows

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by the names of their items, in the order of docs/command.md, and a program for one
-probe."""
+"""All probes by the names of their items, in the order of docs/command.md; one probe to run."""
 
 from __future__ import annotations
 
