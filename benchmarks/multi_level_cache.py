@@ -268,7 +268,7 @@ def measure(
 def disk_limit(
     figures: dict[str, Any], options: argparse.Namespace, fio: list[ssd_tier.Disk]
 ) -> None:
-    """Add the highest speed that the disk allows for the rows that had to be read.
+    """Add to the results the highest speed that the disk allows for the rows that were read.
 
     A step takes at least as long as its reads from the disk. A step that keeps all CPUs busy also
     takes at least the time of a step in memory, plus the kernel's CPU time for the reads.

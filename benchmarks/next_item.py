@@ -11,9 +11,9 @@ benchmarks/sequences/requirements.txt`.
 
 All items of the catalogue that are new to the user are ranked, and ties count half (mid rank). The
 last period of a data set is for tests, and the period before the last is for validation. The
-settings of each baseline are chosen by NDCG@10 of the validation rows alone. Then the baseline
-learns from all events before the test period. The last column is the difference of NDCG@10 to the
-best baseline, with its 95 % interval by a bootstrap over users.
+settings of each baseline are chosen by NDCG@10 of the validation rows alone. After the settings are
+chosen, the baseline learns from all events before the test period. The last column is the
+difference of NDCG@10 to the best baseline, with its 95 % interval by a bootstrap over users.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
 compares the figures with the figures that another program measured earlier. With `--check`, the

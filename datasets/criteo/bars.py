@@ -11,11 +11,11 @@ them:
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
   4,584,062 test rows, split 8:1:1 at random. In Criteo_x4, all columns are as in Criteo's files.
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
-  `--counts-as-categories` does the same. BARS also merges values that occur fewer than 10 times
-  (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). In this library,
-  admission with `embedding.admission_threshold` replaces the merging of rare values. For several
-  epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value
-  returns zeros instead of a learned vector.
+  `--counts-as-categories` bins the counts in the same way. BARS also merges values that occur fewer
+  than 10 times (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). In this
+  library, admission with `embedding.admission_threshold` replaces the merging of rare values. For
+  several epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a
+  rare value returns zeros instead of a learned vector.
 
 Like ``datasets.criteo.convert``, the command works on all cores, and the same command resumes an
 interrupted conversion.

@@ -53,7 +53,7 @@ class Part:
         """Start the process if it is not running.
 
         Raises:
-            RuntimeError: the process was started several times, and each time ended soon.
+            RuntimeError: the process was started several times, and ended soon each time.
         """
         if self._process is not None:
             if self._process.poll() is None:
