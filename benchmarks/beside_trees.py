@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of `mindspore-rec train` with its defaults beside LightGBM, CatBoost and logistic regression.
+"""AUC of `mindspore-rec train` (with its defaults), LightGBM, CatBoost and logistic regression.
 
     python -m benchmarks.beside_trees --data DIR --json OUT
     python -m benchmarks.beside_trees --data DIR --tasks movielens_time --seeds 0 --changes \\
@@ -9,13 +9,13 @@
 
 The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
 `movielens-latest-small` with the files that the publishers ship, plain or compressed by gzip. Each
-learner trains on the training rows, and ends its training by the validation rows. LightGBM and
-CatBoost are run if they are installed.
+learner trains on the training rows, and stops when the validation rows show no more gain. LightGBM
+and CatBoost are run if they are installed.
 
-Scores of the test rows are read with `--test` only. Settings are chosen by the validation rows, so
-run `--test` once, at the end. The file of the figures has the commit and the date. Without
-`--test`, the command does not train again on the validation rows (`train.refit`), whose scores
-would say nothing then.
+The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
+`--test` once, at the end. The result file contains the commit and the date. Without `--test`, the
+command skips the second training, which includes the validation rows (`train.refit`), because
+scores of these rows would then mean nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(
 
 
 def main() -> None:
-    """Run the learners on the tasks and print a line for each pair."""
+    """Run the learners on the tasks and print a line for each pair of learner and task."""
     options = _options()
     part = "test" if options.test else "valid"
     record: dict[str, Any] = {"part": part, "changes": options.changes, "tasks": {}}

@@ -26,7 +26,7 @@ class Trained:
         path: directory of the model, or of checkpoints of a training.
 
     Attributes:
-        schema: description of the columns, with what the scales have learned.
+        schema: description of the columns, with the fitted scales.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -47,7 +47,7 @@ class Trained:
 
 
 def loaded(folder: RunFolder) -> Trained:
-    """Return the trained model; of a training on a topic, its newest state.
+    """Return the trained model, or the newest state of a training on a topic.
 
     Raises:
         ValueError: there is no trained model, or a file is damaged.

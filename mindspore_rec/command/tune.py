@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple[float, bool]:
-    """Train with the values of a trial; return the best metric, and whether it was pruned.
+    """Train with the values of a trial; return the best metric, and True if the trial was pruned.
 
     A trial is one training, without the refit and the linear model of the command `train`.
     """

@@ -35,7 +35,7 @@ class Asked:
 
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
-        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is asked.
+        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is probed.
     """
 
     directory: str = "."
@@ -48,8 +48,8 @@ class Line:
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
-        meaning: what was found, and what follows from it.
-        remedy: what to do, as one sentence. Default: "", nothing.
+        meaning: the finding and its consequence.
+        remedy: what to do, in one sentence. Default: "", nothing.
         figures: numbers and names behind the line, for `--json`.
     """
 
