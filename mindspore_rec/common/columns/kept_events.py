@@ -288,8 +288,8 @@ class EventState:
             if not len(ahead.users):
                 continue
             places = np.minimum(np.searchsorted(ahead.users, users), len(ahead.users) - 1)
-            found = ahead.users[places] == users
-            rows[found] = ahead.rows[places[found]]
+            is_ahead = ahead.users[places] == users
+            rows[is_ahead] = ahead.rows[places[is_ahead]]
         return rows
 
     def _write(self, ahead: _Ahead) -> None:
@@ -396,5 +396,5 @@ class EventLog:
         counts = np.where(known, end - begin, 0)
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
-        found = self._events[places]
-        return Events(offsets, found[:, _TIME], found[:, _FIRST_VALUE:])
+        events = self._events[places]
+        return Events(offsets, events[:, _TIME], events[:, _FIRST_VALUE:])
