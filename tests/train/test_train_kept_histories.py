@@ -14,9 +14,12 @@ import mindspore as ms
 import numpy as np
 import pyarrow as pa
 import pytest
+from mindspore.train import Callback, RunContext
 
 from mindspore_rec import RecModel, Schema, load, tables_of
 from mindspore_rec.cache import CacheConfig, SsdConfig
+from mindspore_rec.checkpoint import RecCheckpoint
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.feature import (
     CategoryColumn,
     KeptHistoryColumn,
@@ -110,6 +113,10 @@ def test_the_rows_of_files_have_the_histories_of_their_times(unique: Any) -> Non
     for _ in range(2):
         assert found_histories(valid.read(), both, schema) == last
     assert digests(model) == before
+    stream = model._arrays("valid_dataset", source_of(later, 30, 3), is_train=False)
+    for evaluated in (stream, model._arrays("x", model.batches(later, 50), is_train=False)):
+        assert found_histories(evaluated.read(), both, schema) == last
+        assert digests(model) == before
     # A second training reads the events of the first one; a training of the same rows none twice.
     assert found_histories(model.batches(table, 50).read(), both, schema) == expected
     assert digests(model) == before
@@ -234,6 +241,63 @@ def test_a_model_is_trained_evaluated_saved_and_served(tmp_path: Path, unique: A
         with pytest.raises(ValueError, match="'recent' with their histories, or 'user'"):
             predictor.predict(asked.drop_columns(["user"]))
         served.batcher.close()
+
+
+class Asks(Callback):
+    """Asks a predictor of the training, once it has the version before the present step."""
+
+    def __init__(self, path: Path, asked: pa.Table, steps: tuple[int, ...]) -> None:
+        super().__init__()
+        self.path, self.asked, self.steps = path, to_record_batch(asked), steps
+        self.predictor: Predictor | None = None
+        self.prices: dict[int, list[list[float]]] = {}
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        version = run_context.original_args().cur_step_num - 1
+        if version not in self.steps:
+            return
+        if self.predictor is None:
+            self.predictor = Predictor(self.path, poll_seconds=0.02)
+        deadline = time.monotonic() + 60
+        while self.predictor.status().version < version and time.monotonic() < deadline:
+            time.sleep(0.02)
+        predictor = self.predictor
+        assert predictor._maker is not None and predictor.features is not None
+        tables = predictor._runner.tables
+        arrays = predictor._maker(predictor.features, self.asked, tables)
+        made = dict(zip(("ids", "numbers", *OF, "offsets"), arrays, strict=True))
+        ends = [*made["offsets"].tolist(), len(made["price"])]
+        self.prices[predictor.status().version] = [
+            made["price"][a:b].tolist() for a, b in zip(ends, ends[1:], strict=False)
+        ]
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        assert self.predictor is not None
+        self.predictor.close()
+
+
+def test_a_predictor_looks_up_the_events_of_its_version(tmp_path: Path, unique: Any) -> None:
+    table = clicks(240)
+    model = model_of(unique(), table)
+    stream = model.batches(source_of(table, 24, 10))
+    asked = clicks(60, 1, first=2000).drop_columns(["clicked"])
+    asks = Asks(tmp_path / "run", asked, (3, 5, 8))
+    saves = RecCheckpoint(
+        tmp_path / "run",
+        every_steps=100,
+        delta_every_steps=1,
+        states=model.states,
+        publication=model.publication,
+    )
+    model.online_train(stream, [asks, saves], progress=False)
+    expected = {}
+    for version in (3, 5, 8):
+        rows = table.slice(0, 24 * version).to_pylist()
+        expected[version] = [
+            [each["price"] for each in rows if user is not None and each["user"] == user][-LENGTH:]
+            for user in asked["user"].to_pylist()
+        ]
+    assert asks.prices == expected
 
 
 def with_lists(rows: pa.Table, events: pa.Table) -> pa.Table:

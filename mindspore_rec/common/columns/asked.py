@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def asked_arrays(
     features: FeaturePipeline,
     rows: Any,
     tables: Mapping[str, Any],
-    names: list[str] | None = None,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Return the arrays of rows to predict; nothing is learned or kept.
 
@@ -51,14 +51,12 @@ def asked_arrays(
         rows: a batch.
         tables: tables by name, among them the tables of users. Without the table of a history, the
             history is empty.
-        names: names of the arrays. Default: all that labels and weights are not needed for.
+        names: names of the arrays.
 
     Raises:
         TypeError, ValueError: a column is missing or unreadable.
     """
     pipeline = features.with_lists()
-    if names is None:
-        names = [each for each in pipeline.column_names if each not in ("label", "weight")]
     view = rows if isinstance(rows, BatchRows) else BatchRows(rows)
     looked_up: dict[str, Any] = {}
     for kept in features.kept:

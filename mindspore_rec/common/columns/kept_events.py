@@ -293,7 +293,8 @@ class EventState:
         return rows
 
     def _write(self, ahead: _Ahead) -> None:
-        self._ahead.remove(ahead)
+        if ahead in self._ahead:
+            self._ahead.remove(ahead)
         if ahead.clock > 0:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):

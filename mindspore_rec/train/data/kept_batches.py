@@ -21,6 +21,7 @@ from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.rows.served_table import ServedTable
 from mindspore_rec.common.rows.table_scope import own_scope
 from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
+from mindspore_rec.common.stream.read_watch import ReadLaterError
 
 __all__ = ["KeptBatches"]
 
@@ -71,6 +72,10 @@ class KeptBatches(BatchWrapper):
         pairs = zip(self.schema.pipeline.kept, self._tables, strict=True)
         return [EventState(*each) for each in pairs]
 
+    def for_evaluation(self) -> KeptBatches:
+        """Return the batches for an evaluation, which changes no table."""
+        return KeptBatches(self.source, self.schema, self._tables, self._rows, is_train=False)
+
     @property
     def column_names(self) -> list[str]:
         """Names of the arrays."""
@@ -95,7 +100,9 @@ class KeptBatches(BatchWrapper):
                 log.write(state)
         try:
             yield from super().read()
-        except GeneratorExit:  # no step follows for the batches that were read ahead
+        except ReadLaterError:
+            raise  # another iteration goes on, and the batches that were read ahead are trained
+        except BaseException:  # no step follows for the batches that were read ahead
             for state in self._states:
                 state.forget()
             raise

@@ -171,8 +171,10 @@ class SchemaTraining:
             ValueError: rows do not fit the schema, or the scales have learned nothing.
         """
         made = self._batches(data, argument, metrics, is_train, batch_size)
-        if not self.schema.pipeline.kept or isinstance(made, KeptBatches):
+        if not self.schema.pipeline.kept:
             return made
+        if isinstance(made, KeptBatches):
+            return made if is_train else made.for_evaluation()
         rows = None
         if isinstance(made, SchemaBatches) and isinstance(made.source, ArrowBatches):
             rows = _all_rows(Rows(made.source.selection), self.schema)

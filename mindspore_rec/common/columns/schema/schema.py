@@ -474,10 +474,10 @@ class Schema:
         Raises:
             ValueError: a column is missing or has values of the wrong type.
         """
-        made: dict[str, np.ndarray] = (
-            self.pipeline.apply(rows) if with_label else asked_arrays(self.pipeline, rows, {})
-        )
-        return made if with_label else {name: made[name] for name in self.inputs}
+        if self.pipeline.kept and not with_label:
+            return asked_arrays(self.pipeline, rows, {}, self.inputs)
+        made: dict[str, np.ndarray] = self.pipeline.apply(rows, None if with_label else self.inputs)
+        return made
 
     def labels_of(self, rows: pa.RecordBatch) -> np.ndarray:
         """Return the labels of rows, float32 ``[B, T]``."""
