@@ -14,6 +14,7 @@ from mindspore_rec.common.columns.batch_rows import BatchRows
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.histories import offsets_name
 from mindspore_rec.common.columns.kept_events import (
+    EventLog,
     Events,
     KeptEvents,
     asked_of,
@@ -49,8 +50,8 @@ def asked_arrays(
     Args:
         features: the pipeline.
         rows: a batch.
-        tables: tables by name, among them the tables of users. Without the table of a history, the
-            history is empty.
+        tables: tables by name, among them the tables of users. An `EventLog` may take the place of
+            a table of users. Without the table of a history, the history is empty.
         names: names of the arrays.
 
     Raises:
@@ -80,6 +81,8 @@ def _looked_up(kept: KeptEvents, view: BatchRows, tables: Mapping[str, Any]) -> 
     if table is None:
         empty = np.zeros((0, len(kept.stored)), np.int64)
         return Events(np.zeros(len(asked) + 1, np.int64), np.zeros(0, np.int64), empty)
+    if isinstance(table, EventLog):
+        return table.histories(asked)
     return asked_of(kept, table, asked)
 
 

@@ -392,7 +392,7 @@ class EventLog:
         last = np.where(known, end - 1, empty)
         if self.feature.idle_seconds:
             idle = events[:, _TIME] - self._events[last, _TIME]
-            known &= idle <= self.feature.idle_seconds
+            known &= (idle <= self.feature.idle_seconds) | (events[:, _TIME] == _LATEST)
         begin = np.maximum(self._begins[last], end - self.feature.length)
         counts = np.where(known, end - begin, 0)
         offsets = np.concatenate([[0], np.cumsum(counts)])

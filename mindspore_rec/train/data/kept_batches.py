@@ -23,7 +23,7 @@ from mindspore_rec.common.rows.table_scope import own_scope
 from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
 from mindspore_rec.common.stream.read_watch import ReadLaterError
 
-__all__ = ["KeptBatches"]
+__all__ = ["KeptBatches", "logs_after"]
 
 _Commit = Callable[[], None]
 
@@ -95,7 +95,7 @@ class KeptBatches(BatchWrapper):
             yield from self._evaluated()
             return
         if self._rows is not None and self._logs is None:
-            self._logs = self._new_logs(self._rows)
+            self._logs = _new_logs(self.schema, self._states, self._rows)
             for log, state in zip(self._logs, self._states, strict=True):
                 log.write(state)
         try:
@@ -109,7 +109,7 @@ class KeptBatches(BatchWrapper):
 
     def _evaluated(self) -> Iterator[Batch]:
         if self._rows is not None:
-            self._logs = self._new_logs(self._rows)
+            self._logs = _new_logs(self.schema, self._states, self._rows)
             yield from super().read()
             return
         with own_scope():
@@ -121,19 +121,6 @@ class KeptBatches(BatchWrapper):
         finally:
             for table in tables:
                 table.close()
-
-    def _new_logs(self, rows: Callable[[], Iterable[Any]]) -> list[EventLog]:
-        kept = self.schema.pipeline.kept
-        names = [events_name(each.name) for each in kept]
-        parts: list[list[np.ndarray]] = [[] for _ in kept]
-        for batch in rows():
-            made = self.schema.pipeline.apply(batch, names)
-            for part, name in zip(parts, names, strict=True):
-                part.append(made[name])
-        return [
-            EventLog(each, np.concatenate([np.zeros((0, each.width), np.int64), *part]), state)
-            for each, part, state in zip(kept, parts, self._states, strict=True)
-        ]
 
     def change(self, batch: Batch) -> Batch:
         """Return a batch with histories."""
@@ -163,6 +150,38 @@ class KeptBatches(BatchWrapper):
         return replace(
             batch, columns=columns, names=names, before_step=_together(commits, batch.before_step)
         )
+
+
+def logs_after(
+    schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
+) -> dict[str, EventLog]:
+    """Return for the name of each table of users the log of its events and the events of rows.
+
+    Args:
+        schema: the schema.
+        tables: the tables by name.
+        rows: function that returns batches of raw columns.
+    """
+    of_users = [_table_of(each, tables) for each in schema.pipeline.kept]
+    pairs = zip(schema.pipeline.kept, of_users, strict=True)
+    logs = _new_logs(schema, [EventState(*each) for each in pairs], rows)
+    return {table.name: log for table, log in zip(of_users, logs, strict=True)}
+
+
+def _new_logs(
+    schema: Schema, states: Sequence[EventState], rows: Callable[[], Iterable[Any]]
+) -> list[EventLog]:
+    kept = schema.pipeline.kept
+    names = [events_name(each.name) for each in kept]
+    parts: list[list[np.ndarray]] = [[] for _ in kept]
+    for batch in rows():
+        made = schema.pipeline.apply(batch, names)
+        for part, name in zip(parts, names, strict=True):
+            part.append(made[name])
+    return [
+        EventLog(each, np.concatenate([np.zeros((0, each.width), np.int64), *part]), state)
+        for each, part, state in zip(kept, parts, states, strict=True)
+    ]
 
 
 def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | None:

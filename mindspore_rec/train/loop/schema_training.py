@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import mindspore as ms
@@ -26,7 +27,7 @@ from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.common.stream.source import StreamSource
 from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.data.feature_batches import stream_batches
-from mindspore_rec.train.data.kept_batches import KeptBatches
+from mindspore_rec.train.data.kept_batches import KeptBatches, logs_after
 from mindspore_rec.train.data.schema_batches import WEIGHT, SchemaBatches
 from mindspore_rec.train.loop.cells import label_scale_of
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
@@ -239,23 +240,43 @@ class SchemaTraining:
 
     # ---- predictions
 
-    def predict(self, data: Any, call: Callable[..., Any]) -> np.ndarray:
+    def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
+        """Return the tables of the network, with logs of events in place of those of users.
+
+        Args:
+            events: rows of raw columns.
+        """
+        tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
+        if not self.schema.pipeline.kept:
+            return tables
+        every = [each if isinstance(each, Rows) else read(each, self.schema) for each in events]
+        of_all = [_all_rows(rows, self.schema) for rows in every]
+        return tables | logs_after(self.schema, tables, lambda: chain(*(of() for of in of_all)))
+
+    def predict(
+        self, data: Any, call: Callable[..., Any], tables: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
         """Return probabilities, or numbers, of rows.
 
         Args:
             data: raw rows.
             call: function that returns the network's output for its inputs.
+            tables: tables in which histories are looked up. Default: the network's.
 
         Returns:
             float32 ``[N]``, or ``[N, T]`` if the schema has several labels.
         """
-        parts = [self._probabilities(batch, call) for batch in _raw_batches(data, self.schema)]
+        if tables is None:
+            tables = {each.name: each for each in tables_of(self.network)}
+        batches = _raw_batches(data, self.schema)
+        parts = [self._probabilities(batch, call, tables) for batch in batches]
         tasks = max(len(self.schema.labels), 1)
         every = np.concatenate(parts) if parts else np.zeros((0, tasks), np.float32)
         return every[:, 0] if tasks == 1 else every
 
-    def _probabilities(self, rows: Any, call: Callable[..., Any]) -> np.ndarray:
-        tables = {each.name: each for each in tables_of(self.network)}
+    def _probabilities(
+        self, rows: Any, call: Callable[..., Any], tables: Mapping[str, Any]
+    ) -> np.ndarray:
         arrays = asked_arrays(self.schema.pipeline, rows, tables, self.schema.inputs)
         made = call(*(arrays[name] for name in self.schema.inputs))
         scale = label_scale_of(self.network)

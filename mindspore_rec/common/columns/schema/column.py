@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -94,7 +93,7 @@ class Column:
     statistics: str | None = None
     keep: str | None = None
     side_of: str | None = None
-    of: Sequence[str] = ()
+    of: tuple[str, ...] | str = ()
     by: str | None = None
     only: str | None = None
     salt: str | None = None
@@ -483,7 +482,7 @@ class KeptHistoryColumn(Column):
     kind = "kept_history"
 
     name: str
-    of: Sequence[str] = ()
+    of: tuple[str, ...] | str = ()
     by: str | None = None
     length: int | None = None
     only: str | None = None
