@@ -4,6 +4,7 @@
     python -m benchmarks.beside_trees --data DIR --json OUT
     python -m benchmarks.beside_trees --data DIR --tasks movielens_time --seeds 0 --changes \\
         '{"model": {"dropout": 0.1}}'
+    python -m benchmarks.beside_trees --data DIR --learners mindspore-rec --tune 30
     python -m benchmarks.beside_trees --data DIR --test --seeds 0,1,2,3,4 --json OUT
 
 The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
@@ -48,11 +49,12 @@ NEEDS = {
     "LightGBM-statistics": "lightgbm",
     "LightGBM-refit": "lightgbm",
     "CatBoost": "catboost",
+    "CatBoost-statistics": "catboost",
 }
 
 
 def run(
-    learner: str, parts: Parts, seed: int, changes: Mapping[str, Any], test: bool
+    learner: str, parts: Parts, seed: int, changes: Mapping[str, Any], test: bool, trials: int = 0
 ) -> dict[str, Any]:
     """Train a learner on a task, and return its figures."""
     began = time.perf_counter()
@@ -60,10 +62,11 @@ def run(
     if learner == OURS:
         no_refit = {"train": {**changes.get("train", {}), "refit": False}}
         with tempfile.TemporaryDirectory() as folder:
-            made = run_command(
-                parts, seed, Path(folder), changes if test else {**changes, **no_refit}
-            )
+            chosen = changes if test else {**changes, **no_refit}
+            made = run_command(parts, seed, Path(folder), chosen, trials)
         scores, more = made.scores, {"parts_seconds": dict(made.seconds)}
+        if made.tuned is not None:
+            more["tuned"] = dict(made.tuned)
     else:
         scores = RIVALS[learner](parts, seed)
     figures: dict[str, Any] = {"seconds": time.perf_counter() - began, **more}
@@ -89,7 +92,8 @@ def main() -> None:
         record["tasks"][name] = {"rows": sizes, "learners": {}}
         for learner in options.learners:
             runs = [
-                run(learner, parts, seed, options.changes, options.test) for seed in options.seeds
+                run(learner, parts, seed, options.changes, options.test, options.tune)
+                for seed in options.seeds
             ]
             record["tasks"][name]["learners"][learner] = runs
             aucs = [each[part]["auc"] for each in runs]
@@ -101,7 +105,15 @@ def main() -> None:
                 f"{seconds:8.1f}",
                 flush=True,
             )
+            if learner == OURS:
+                _print_parts([each["parts_seconds"] for each in runs])
             bench_common.save(options.json, record)
+
+
+def _print_parts(runs: list[Mapping[str, float]]) -> None:
+    parts = {name: statistics.median(each[name] for each in runs) for name in runs[0]}
+    shown = ", ".join(f"{name} {each:.1f}" for name, each in parts.items())
+    print(f"  seconds: {shown}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -112,6 +124,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--learners", type=_learners, default=None, help="names, with commas")
     parser.add_argument("--seeds", type=_seeds, default=[0], help="seeds, with commas; default 0")
     parser.add_argument("--changes", type=json.loads, default={}, help="settings, as JSON")
+    parser.add_argument("--tune", type=int, default=0, help="trials of `tune`; default 0: none")
     parser.add_argument("--test", action="store_true", help="score the test rows: once, at the end")
     options = parser.parse_args()
     if options.learners is None:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mindspore_rec import _native
-from mindspore_rec.common.metrics.ranking import checked_offsets
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.metrics.ranking import MOST_ITEMS, checked_offsets
 
 __all__ = ["rank_targets", "top_items"]
 
@@ -96,8 +97,7 @@ def top_items(
         >>> top_items([[1, 0]], [[1, 0], [0, 1], [3, 1], [1, 0]], k=2)
         (array([[2, 0]]), array([[3., 1.]], dtype=float32))
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    k = check_int("k", k, 1, MOST_ITEMS)
     users, items = _vectors(user, "user"), _vectors(item, "item")
     out = _no_lists(len(users)) if masked is None else _lists(masked, "masked")
     return _native.top_items(users, items, _bias(bias), *out, k)

@@ -17,7 +17,8 @@ Each metric is the mean over the rows. The mean does not depend on the order of 
 rows are rounded to multiples of 2^-52, and added as integers.
 
 Every function raises ValueError if there are no rows, if a row has no target, if a rank is below 1
-or NaN, and if ``k`` is below 1. Ranks that are not numbers raise TypeError.
+or NaN, and if ``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is
+not an int, raise TypeError.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.metrics.inputs import as_labels, as_scores
 
 __all__ = [
+    "MOST_ITEMS",
     "ROW_METRICS",
     "Places",
     "average_precision",
@@ -48,6 +51,7 @@ __all__ = [
     "relevant_ranks",
 ]
 
+MOST_ITEMS = 2**31 - 1
 _BITS = 52
 _HALF_BITS = 26
 
@@ -188,8 +192,8 @@ def ranking_values(
     """
     if metric not in ROW_METRICS:
         raise ValueError(f"metric must be one of {', '.join(ROW_METRICS)}, got {metric!r}")
-    if k is not None and k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    if k is not None:
+        k = check_int("k", k, 1, MOST_ITEMS)
     return ROW_METRICS[metric](places_of(rank, offsets), k)
 
 
@@ -443,8 +447,8 @@ def mean_of_sum(total: int, rows: int) -> float:
 def _mean(
     of_rows: RowMetric, rank: npt.ArrayLike, k: int | None, offsets: npt.ArrayLike | None
 ) -> float:
-    if k is not None and k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    if k is not None:
+        k = check_int("k", k, 1, MOST_ITEMS)
     places = places_of(rank, offsets)
     if not len(places.number):
         raise ValueError("rank must have at least one row, got none")
