@@ -184,6 +184,7 @@ def rows_to_predict(
     strict = dataclasses.replace(settings, bad_rows=None)
     rows = rows_of(source, strict, None)
     names = schema.feature_names
+    names += [name for name in schema.asked_columns if name in rows.names]
     names += [name for name in keep if must_keep or name in rows.names]
     return iter(rows.select(list(dict.fromkeys(names))))
 

@@ -223,7 +223,8 @@ def _finish(
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
     tables: dict[str, Table] = {}
     if parts.test is not None:
-        scored = score(model.predict, model.schema, parts.test)
+        predict = model.predict_after(parts.valid, parts.test)
+        scored = score(predict, model.schema, parts.test)
         of_models = {settings.model.name: task_figures(schema, scored)}
         if first is not None:
             of_models[f"{settings.model.name} before the refit"] = first
@@ -296,7 +297,8 @@ def _figures_before_refit(
     if not settings.train.refit or parts.test is None:
         return None
     model = Trained(folder.first_model)
-    return task_figures(schema, score(model.predict, model.schema, parts.test))
+    predict = model.predict_after(parts.valid, parts.test)
+    return task_figures(schema, score(predict, model.schema, parts.test))
 
 
 def _refit_summary(figures: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,10 @@ class Trained:
         """Return probabilities or numbers, `[N]` or `[N, T]`."""
         made: np.ndarray = self._model.predict(rows)
         return made
+
+    def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
+        """Return `predict`, whose histories go on with the events of rows; None are no rows."""
+        return self._model.predict_after(*(each for each in rows if each is not None))
 
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:
         """Return the rows of keys of a field, `[N, dim]`."""

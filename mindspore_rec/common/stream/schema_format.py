@@ -62,7 +62,13 @@ def message_types(schema: Schema, format: str) -> pa.Schema:
         price: double
         clicked: int64
     """
-    columns = [each for each in schema.columns if format == "tsv" or each.kind != "ignored"]
+    made = ("cross", "kept_history")  # of other columns
+    read = set(schema.raw_columns)
+    columns = [
+        each
+        for each in schema.columns
+        if each.name in read or (format == "tsv" and each.kind not in made)
+    ]
     return pa.schema([(each.name, _type(each, format)) for each in columns])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.asked import asked_arrays, asked_columns
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.histories import ragged_places
 from mindspore_rec.common.columns.tensors import TensorSpec, as_input
@@ -76,7 +77,8 @@ class InputMaker:
 
     def __init__(self, features: FeaturePipeline, inputs: Sequence[TensorSpec]) -> None:
         self._inputs = list(inputs)
-        self._made = features.column_names[: len(self._inputs)]
+        lists = features.with_lists()
+        self._made = lists.column_names[: len(self._inputs)]
         rest = [spec.name for spec in self._inputs[len(self._made) :]]
         if rest and not features.keep_rest:
             raise ValueError(
@@ -85,16 +87,33 @@ class InputMaker:
             )
         self._names = [*self._made, *rest]
         self._offsets = {self._made[place] for place in ragged_places(self._made)}
-        read = features.reads(self._made)
-        self.columns = None if read is None else [*map(str, read), *rest]
+        read = lists.reads(self._made)
+        asked = asked_columns(features)
+        names = None if read is None else [*map(str, read), *rest, *asked]
+        self.columns = None if names is None else list(dict.fromkeys(names))
 
-    def __call__(self, features: FeaturePipeline, rows: pa.RecordBatch) -> list[np.ndarray]:
+    def __call__(
+        self,
+        features: FeaturePipeline,
+        rows: pa.RecordBatch,
+        tables: Mapping[str, Any] | None = None,
+    ) -> list[np.ndarray]:
         """Return the network's inputs for raw rows; the pipeline's statistics do not change.
+
+        Args:
+            features: the pipeline.
+            rows: raw rows.
+            tables: tables of the network by name. Histories that rows do not carry are looked up
+                in them. Default: none, such histories are empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.
         """
-        made = features.apply(rows, self._made)
+        made = (
+            asked_arrays(features, rows, tables or {}, self._made)
+            if features.kept
+            else features.apply(rows, self._made)
+        )
         arrays = []
         for spec, name in zip(self._inputs, self._names, strict=True):
             array = _column(made, name)

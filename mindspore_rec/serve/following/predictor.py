@@ -240,7 +240,7 @@ class Predictor:
         def start() -> Callable[[], list[np.ndarray]]:
             features = self._run.features  # of the state that answers: nothing changes meanwhile
             assert features is not None
-            return self._start(self._runner.arrays(make(features, rows)))
+            return self._start(self._runner.arrays(make(features, rows, self._runner.tables)))
 
         return self._run.run(start)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mindspore_rec.common.columns.asked import tables_of_users
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.network.runner import Runner
 from mindspore_rec.common.run.chain import Entry, verify_chain
@@ -70,8 +71,11 @@ class ServedInProcess(Served):
         runner = self._opener.open(entry)
         self.reason = self._opener.reason
         try:
-            for table in runner.tables.values():
-                table.quantise_rows(self._rows)
+            features = self._pipeline or runner.features
+            users = tables_of_users(features, runner.tables)
+            for name, table in runner.tables.items():
+                if name not in users:  # whose rows are events and no vectors
+                    table.quantise_rows(self._rows)
             if self._tiers is not None:
                 self._tiers.attach(runner.tables)
         except BaseException:

@@ -307,6 +307,8 @@ class TrainLoop:
         if batch.event_time is not None:
             for table in self._event_tables:
                 table.set_event_time(batch.event_time)
+        if batch.before_step is not None:
+            batch.before_step()
 
     # ---- the end
 
