@@ -25,7 +25,8 @@ the seeds, and the interval is of the mean.
 `--settings FILE` takes the settings of the baselines from an earlier result, and tries none.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
-compares the figures with the figures that another program measured earlier. The last figures show how much depends on the order of an invoice's lines, which all have the same time.
+compares the figures with the figures that another program measured earlier. The last figures show
+how much depends on the order of an invoice's lines, which all have the same time.
 """
 
 from __future__ import annotations
