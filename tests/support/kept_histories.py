@@ -31,7 +31,7 @@ def schema_of(**options: Any) -> Schema:
         GroupColumn("user", values="text"),
         TimeColumn("ts"),
         KeptHistoryColumn(
-            "recent", of=["item", "ts", "price"], by="user", length=LENGTH, **options
+            "recent", of=("item", "ts", "price"), by="user", length=LENGTH, **options
         ),
         LabelColumn("clicked"),
     ]
