@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dense programs of this process by number. An int64 tensor passes the number of a program to
-// an operator.
+// A map from numbers to the dense programs of this process. An int64 tensor passes the number of a
+// program to an operator.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Several tables in one operator. Column t of a tensor belongs to the table of descriptor t.
+// The tables of one operator. Column t of a tensor belongs to the table of descriptor t.
 class Group {
  public:
   // The columns are the last dimension of `tensor`, or the second-to-last dimension if `inner` is
@@ -45,8 +45,8 @@ class Group {
     }
     return args_.Data<float>(i, what, rows_ * columns_ * dim);
   }
-  // Throws if the lookup of any table would throw. The function is called before any lookup inserts
-  // rows.
+  // Throws an error if the lookup in any of the tables would throw an error. CheckLookups is called
+  // before any lookup inserts rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
       Call table = CallOf(column, OpKind::kCount);
@@ -73,7 +73,7 @@ class Group {
       tickets[column] = requests[column].ticket;
     }
   }
-  // Calls fn(table, column) for all columns, in parallel over tables.
+  // Calls fn(table, column) for all columns; different tables are processed in parallel.
   template <typename Fn>
   void ForEach(OpKind kind, const Fn& fn) const {
     tasks_.ForEach([&](size_t column) {

@@ -6,9 +6,9 @@
 //
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
 // may be higher than the key's own count. To forget a key, the key's estimate is subtracted from
-// its counters. This may also reduce the estimates of other keys. Each new epoch halves all counts.
-// When an epoch begins, a block's counts are halved only at the next access to the block, so the
-// epoch causes no pause. Not thread safe; one shard owns it.
+// its counters. This subtraction may also reduce the estimates of other keys. Each new epoch halves
+// all counts. When an epoch begins, a block's counts are halved only at the next access to the
+// block, so the epoch causes no pause. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +59,9 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Age the counters to epoch `epoch`, and write them to the memory at `to`, which must have
-  // `bytes()` bytes. Load() reads saved counters into a sketch of the same size, as counters of
-  // epoch `epoch`.
+  // Age the counters to epoch `epoch`, and write the counters to the memory at `to`. The memory
+  // must have `bytes()` bytes. Load() reads saved counters into a sketch of the same size; the
+  // sketch treats them as counters of epoch `epoch`.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is for tables
-// with many reads and few changes. Float32 rows are quantised when they are written.
+// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is made for
+// tables that are often read and rarely changed. Float32 rows are quantised when they are written.
 //
 // Without a vocabulary, keys are arbitrary, and an index (rows/index.h) maps keys to rows in 6.4 to
 // 9.7 bytes per row. With a vocabulary, keys are 0 .. vocabulary - 1; every key has a row, and no
@@ -30,7 +30,8 @@
 
 namespace msrec {
 
-// Age limits of rows at a given time. Lookups treat a row that has reached a limit as missing.
+// Age limits of rows, and the time at which ages are measured. Lookups treat a row that has reached
+// a limit as missing.
 struct AgeLimit {
   Eviction eviction;
   Horizon at;
@@ -71,7 +72,7 @@ class QuantisedRows {
   // layout().code_bytes() bytes: scale, offset and codes, as QuantiseNumbers writes them.
   void UpsertCodes(const IdView& keys, const uint8_t* rows, const uint32_t* last_steps,
                    const uint32_t* last_times);
-  // Drop the rows of keys; return the number of dropped rows. Requires: no vocabulary.
+  // Drop the rows with these keys; return the number of dropped rows. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
   // Drop all rows. With a vocabulary, set all rows to zeros.
   void Clear();

@@ -2,7 +2,7 @@
 //
 // Functions on the buckets of shared_layout.h, which map a key to the slot of its row. Only one
 // thread at a time may change a part of an index. During the change, any number of threads of any
-// process may read the part. They find every key that is not being changed. If a key's bucket is
+// process may read the part. Readers find every key that is not being changed. If a key's bucket is
 // full, the key goes into the next bucket, and the full bucket is marked. An entry never moves.
 #pragma once
 

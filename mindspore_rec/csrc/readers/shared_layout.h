@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Layout of shared memory: one process writes rows into the memory, and other processes serve
-// lookups from it. All positions are offsets from the start, because the address of the memory
-// differs between processes.
+// lookups from it. All positions are stored as offsets from the start of the memory, because the
+// memory's address differs between processes.
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse. Each part reserves all the address space that it may ever need, but only used
-// pages take memory. A reader finds all its data from one root, and a root describes one state of
-// all tables:
+// The file is sparse. Address space is reserved for the largest possible size of each part, but
+// only used pages take memory. A reader finds all its data from one root, and a root describes one
+// state of all tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed

@@ -37,9 +37,10 @@ class SharedMemory {
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. With kRead, the descriptor may be closed afterwards; with
-  // kWrite, it must stay open. Throws SharedDamaged if the file's description is inconsistent. The
-  // description is read only once, so later changes by another process have no effect.
+  // Map a file that Create has laid out. With kRead, the descriptor may be closed after the call;
+  // with kWrite, the descriptor must stay open. Throws SharedDamaged if the file's description is
+  // inconsistent. The description is read only once, so later changes by another process have no
+  // effect.
   SharedMemory(int fd, Access access);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

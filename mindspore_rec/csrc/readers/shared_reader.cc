@@ -71,7 +71,7 @@ int SharedReader::Enter() {
   uint64_t newest = control.sequence.load();
   for (;;) {
     // After publishing a root, the writer reads this place. So either the writer reads the sequence
-    // stored here, or this reader reads the new root's sequence.
+    // number that is stored here, or this reader reads the new root's sequence number.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;
@@ -139,7 +139,7 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
-    // If the overlay has a key, the key's index entry may change during the read.
+    // If the overlay contains a key, the key's index entry may change while this reader reads it.
     if (overlay != nullptr) {
       const SharedChange* change =
           FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);

@@ -32,11 +32,11 @@ class SharedReader {
   // This process uses `count` reader places of the memory, beginning at place `first`.
   SharedReader(std::shared_ptr<SharedMemory> memory, int first, int count);
 
-  // Return whether a state has been published.
+  // Return whether the writer has published a state.
   bool Ready() const { return memory_->control().sequence.load() != 0; }
 
-  // Begin to read the newest root, at a free reader place. If no place is free, wait. Returns the
-  // place. Throws std::runtime_error if no state has been published.
+  // Begin to read the newest root, and occupy a free reader place. If no place is free, wait.
+  // Returns the place. Throws std::runtime_error if no state has been published.
   int Enter();
   void Leave(int place);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedWriter: changes the tables of a SharedMemory while other processes read them. A change is
-// prepared in memory that readers do not use yet, and then published. Readers see all of a change
-// or nothing of it.
+// prepared in memory that readers do not use yet, and then published. A reader reads either all
+// parts of a change or none of them.
 //
 // A delta is published as an overlay: a small hash table of the changed keys. Readers search the
 // overlay first, and then the index. A change that replaces all rows is published as a new index
@@ -53,8 +53,8 @@ class SharedWriter {
 
   // ---- one change
 
-  // Give the new index room for `rows` rows, so that the index need not grow. Requires an earlier
-  // Clear.
+  // Reserve room for `rows` rows in the new index, so that the index need not grow. Requires an
+  // earlier Clear.
   void Reserve(size_t table, uint64_t rows);
   // Drop all rows, together with the table's unpublished changes of rows.
   void Clear(size_t table);

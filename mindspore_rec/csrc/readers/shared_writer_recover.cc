@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: start from the memory that another writer left.
+// SharedWriter: starts from memory that an earlier writer has filled.
 #include <string>
 
 #include "readers/shared_writer_parts.h"
@@ -61,8 +61,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // After a restart, the older roots are unknown. Once no reader uses an older root, all memory
-  // that the newest root does not reach is free.
+  // After a restart, this writer does not know the older roots. Once no reader uses an older root,
+  // all memory that the newest root does not reach is free.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops over the floats of a row. The loops are compiled once per instruction set, and the
-// instruction set is chosen at the first use. All instruction sets give the same bits: no loop uses
-// fused multiply-adds, and reductions have one fixed order.
+// instruction set is chosen at the first use. All instruction sets compute the same bits: no loop
+// uses fused multiply-adds, and every reduction adds in one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct RowKernels {
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Applies one optimizer step to each row that is not null. `sums` has a gradient of dim floats
-  // for each row.
+  // Applies one optimizer step to each row that is not null. `sums` contains a gradient of dim
+  // floats for each row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
   // Updates rows whose value and state are in separate float32 arrays. The results are rounded to

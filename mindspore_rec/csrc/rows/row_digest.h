@@ -5,11 +5,12 @@
 // of the rows, and the digest of one row can be added or subtracted. A digest excludes optimizer
 // state, counts and ages, because predictors do not have these fields.
 //
-// Each word of the value is mixed with the word's place, independently of all other words. So a
-// processor can mix several words at a time. Computing the digest of 16 floats takes about as long
-// as loading the floats from memory. Each step maps words one to one. So if two rows of one key
-// differ in exactly one word, their digests differ. So one wrong word always changes the digest of
-// a table. A digest does not protect against forgery.
+// Each word of the value is mixed with the word's place, independently of all other words.
+// Therefore, a processor can mix several words at a time. Computing the digest of 16 floats takes
+// about as long as loading the floats from memory. Each step of the computation maps different
+// words to different words. So if two rows of one key differ in exactly one word, their digests
+// differ. So one wrong word always changes the digest of a table. A digest does not protect against
+// forgery.
 //
 // The digest of a value is computed from its float32 bytes, whatever precision the table has. For
 // an int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and

@@ -29,7 +29,8 @@ class SlabStore {
   // Return the number of calls of Allocate that need no new memory.
   size_t room() const { return Capacity() - live(); }
 
-  // Return the id of a zeroed row. A zeroed row is marked as not live. Throws std::bad_alloc.
+  // Return the id of a zeroed row. The metadata of a zeroed row marks the row as not live. Throws
+  // std::bad_alloc.
   uint32_t Allocate();
 
   // Requires: id came from Allocate and has not been freed since.
@@ -49,7 +50,7 @@ class SlabStore {
   void Swap(SlabStore* other) noexcept;
 
   size_t stride() const { return stride_; }
-  // Return an upper bound: the ids of all live rows are below end().
+  // Return an upper bound of the row ids: the ids of all live rows are below end().
   uint32_t end() const { return end_; }
   size_t live() const { return end_ - free_.size(); }
   // Return the bytes of allocated memory, including memory for rows that Allocate has not returned

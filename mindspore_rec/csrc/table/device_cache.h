@@ -9,8 +9,8 @@
 // updates these slots.
 //
 // DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
-// bad arguments and std::runtime_error for calls out of order; the table is then unchanged.
-// Messages name the table.
+// bad arguments, and std::runtime_error if calls are in a wrong order. After an exception, the
+// table is unchanged. Messages name the table.
 #pragma once
 
 #include <cstddef>
@@ -46,17 +46,17 @@ class DeviceCache {
   DeviceRows* rows() { return &rows_; }
   // Sets the states' matrix [rows + 3, state width]; null if it is not shared.
   void SetStates(float* states);
-  // Throws unless the cache's memory is shared. With `shared` false, throws if the memory is
+  // Throws unless the cache's memory is shared. If `shared` is false, throws if the memory is
   // shared.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
   // ---- lookups that return slots
 
-  // Inserts, counts and touches rows as a training lookup does. Writes the slot of each id's row to
-  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for these ids before,
-  // the result of Prepare is used. Without shared memory, Prepare is required. `values` is the
-  // cache's current address, or null if this address has not changed.
+  // Inserts missing rows, and counts and touches all rows, as a training lookup does. Writes the
+  // slot of each id's row to `slots` [ids.size] and returns the lookup's ticket. If Prepare was
+  // called for these ids before, the result of Prepare is used. Without shared memory, Prepare is
+  // required. `values` is the cache's current address, or null if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
   // the rows and call FinishMove before any other call on the table.
@@ -66,8 +66,9 @@ class DeviceCache {
 
   // ---- lookups that read rows on the host
 
-  // Makes the batch's keys unique and makes room for `swaps`, before rows change. Throws if the
-  // batch's keys do not fit into the cache together with the keys of the step's earlier lookups.
+  // Makes the batch's keys unique, and reserves memory for `swaps`, before any row changes. Throws
+  // if the batch's keys do not fit into the cache together with the keys of the step's earlier
+  // lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
@@ -78,13 +79,13 @@ class DeviceCache {
   // writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
-  // `states` are array sizes. If the sizes do not match the number of fetched rows, throws and
-  // stores nothing.
+  // `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes do not match
+  // the number of fetched rows, throws and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
 
-  // Makes room to record the rows that a step updates. Throws std::bad_alloc.
+  // Reserves memory to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
   // Updates the shard's rows that have a slot, and removes the updated rows from the shard's
   // gradients.
@@ -102,7 +103,8 @@ class DeviceCache {
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. After this call, new keys may take the step's slots.
+  // Drops the step's lookups and gradients. After this call, new keys may replace the keys that the
+  // step has used.
   void ForgetStep();
 
  private:

@@ -24,7 +24,7 @@ class QuantisedPart {
 
   // Throw std::invalid_argument with `what` in the message if rows are quantised.
   void Refuse(const char* what) const;
-  // Bytes of metadata in a row, for rows of any type.
+  // Number of bytes of metadata in a row, for rows of any type.
   size_t MetadataBytes() const;
   // Return the current age limits of rows.
   AgeLimit Ages() const;

@@ -47,7 +47,7 @@ class RowOptimizer {
   // std::runtime_error if the step belongs to a rule that has been replaced.
   StepConstants Constants(const StepInput& input) const;
 
-  // Make room for everything that Update records. Throws std::bad_alloc.
+  // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
   // Refresh the pointers from a shard's gradients to the rows, and record that these rows change.
   // Any thread may call this method, but only one thread at a time for the same shard. Cannot fail

@@ -26,7 +26,7 @@ class TableAdmission {
   std::vector<char> ExportSketch();
   // Set counters. If memory runs out, some counters may already be set. Keys with a row are
   // skipped. ImportCounters throws if the table keeps no exact counters. ImportSketch throws if the
-  // sketch has another size.
+  // size of the sketch does not match.
   void ImportCounters(const std::vector<RowMeta>& counters);
   void ImportSketch(const char* data, size_t bytes);
 

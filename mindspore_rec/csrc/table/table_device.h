@@ -35,10 +35,10 @@ class TableDevice {
   // Returns the changed rows on the device. The caller fetches these rows and passes them to
   // FinishMove. With shared memory, writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // `values` and `states` are array sizes. If the sizes do not match the rows being moved, throws
-  // std::invalid_argument and stores nothing.
+  // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
+  // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // The slots whose rows have a gradient; only without shared memory.
+  // Returns the slots whose rows have a gradient. Requires that the memory is not shared.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h), which a table may
-// have instead of trainable rows. Any thread may call the methods of TableQuantised, which run
+// TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h). A table may have
+// such rows instead of trainable rows. Any thread may call the methods of TableQuantised, which run
 // under the table's mutex and throw the exceptions of Table.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched in groups of depth / kFetchShare. Submitting reads in groups needs fewer
-// system calls than submitting single reads, and still keeps enough reads in flight.
+// Completed reads are fetched in groups of depth / kFetchShare. Submitting reads in groups needs
+// fewer system calls than submitting single reads, and still keeps enough reads in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace
@@ -93,7 +93,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // The read was interrupted, reached the file's end, or failed; a plain read shows which.
+          // The read was interrupted, reached the file's end, or failed. A plain read finds out
+          // which of these happened.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

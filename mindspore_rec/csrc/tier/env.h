@@ -87,7 +87,7 @@ class Env {
   static Env* Posix();
   virtual ~Env() = default;
 
-  // With `direct`, the file bypasses the page cache (O_DIRECT).
+  // If `direct` is true, reads and writes bypass the page cache (O_DIRECT).
   virtual std::unique_ptr<File> Open(const std::string& path, OpenMode mode, bool direct) = 0;
   virtual bool Exists(const std::string& path) = 0;
   // Creates the directory and its missing parents. New directories survive power loss.
@@ -97,10 +97,10 @@ class Env {
   virtual void Remove(const std::string& path) = 0;
   // Makes creations, renames and removals in this directory survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
-  // Creates the file if `exclusive`. Throws IoError EBUSY if any process, including this one, holds
-  // the lock exclusively. With `exclusive`, also throws EBUSY if a process holds a shared lock. The
-  // lock ends with the process: a forked child does not share the lock, and can neither keep nor
-  // release it.
+  // If `exclusive` is true, creates the file if necessary. Throws IoError EBUSY if any process,
+  // including this one, holds the lock exclusively. If `exclusive` is true, also throws EBUSY if a
+  // process holds a shared lock. The lock ends when this process ends. A forked child does not
+  // share the lock, and can neither keep nor release it.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

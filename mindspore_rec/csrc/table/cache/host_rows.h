@@ -53,11 +53,11 @@ class HostRows {
   const Stats& stats() const { return stats_; }
 
  private:
-  // Demote about `rows` rows, the lowest priority first, and return the number of demoted rows.
-  // Rows that a prefetched batch needs are demoted only if `prefetched` is true.
+  // Demote about `rows` rows, beginning with the lowest priority, and return the number of demoted
+  // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys that no tier has, of `pending` and of the batch. `at` has the positions of the
-  // keys that were searched in lower tiers.
+  // Return the keys in `pending` and in the batch for which no tier has a row. `at` contains the
+  // positions of the keys that were searched in lower tiers.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerTiers: the tiers of a table below host memory, with a queue of writes and erasures in front
-// of the tiers. Reads take all queued writes and erasures into account. LowerTiers is a part of a
-// table; the caller must hold the table's mutex. The queue and the tiers are opened at the first
-// use.
+// of the tiers. The results of reads include all queued writes and erasures. LowerTiers is a part
+// of a table; the caller must hold the table's mutex. The queue and the tiers are opened at the
+// first use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -55,14 +55,14 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to the next
-  // rows, about `most` rows in total. Returns false at the end of the walk; the next call then
-  // begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers; the walk leaves out the queue. Set `keys` and
+  // `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk; the
+  // next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every record, and read about `most` further records. Returns the
-  // number of records, and true if the walk has ended (TierScrub::Look). If the tiers have never
-  // been opened, the walk ends at once.
+  // number of records that were read, and true if the walk has ended (TierScrub::Look). If the
+  // tiers have never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
   // Erase the copies of rows that have left the table. Called before reads, writes and walks.
@@ -78,8 +78,8 @@ class LowerTiers {
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
-  // or unavailable, or if memory is short. A whole table can be read even while rows are in the
-  // queue.
+  // or unavailable, or if memory is short. All rows of the table can be read even while some rows
+  // are still in the queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
@@ -91,7 +91,7 @@ class LowerTiers {
 
   // ---- a new layout of rows, in tiers of a new generation
 
-  // Copies of the rows in the new layout.
+  // Copies of the rows, stored in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
     std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
@@ -112,7 +112,7 @@ class LowerTiers {
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
 
-  // Traffic and sizes of one level, since the tiers were opened.
+  // Traffic since the tiers were opened, and present sizes, for one tier.
   struct Level {
     std::string kind;
     TierChain::Traffic traffic;
@@ -138,10 +138,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. Such a tier has an earlier layout, or a new
-  // layout whose creation failed. A queue in this list contains only the request to clear the
-  // queue's tier. The queue retries this request by itself. Flush and the next change of the layout
-  // wait until all queues in this list are empty.
+  // Queues in front of tiers that are no longer read. The tier behind such a queue stores rows in
+  // an earlier layout, or in a new layout that could not be completed. A queue in this list
+  // contains only the request to clear the queue's tier. The queue retries this request by itself.
+  // Flush and the next change of the layout wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

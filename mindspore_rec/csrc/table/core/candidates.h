@@ -33,9 +33,9 @@ class Candidates {
 
   // In the methods below, `hash` is IndexHash(key).
 
-  // Add `occurrences` to the count of a key without a row. If the key is admitted now, drops its
-  // counter and returns true. Sets `*before` to the count that the key had before this batch was
-  // counted.
+  // Add `occurrences` to the count of a key without a row. If the key is now admitted, drops the
+  // key's counter and returns true. Sets `*before` to the count that the key had before this batch
+  // was counted.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
   // Return the exact count of a key, or the estimate of the sketch.

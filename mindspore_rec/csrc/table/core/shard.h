@@ -41,7 +41,8 @@ struct ShardStats {
   }
 };
 
-// Bytes of a shard by purpose. The bytes of candidates and of the eviction log are not included.
+// The memory of a shard in bytes, by purpose. The bytes of candidates and of the eviction log are
+// not included.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -96,8 +97,8 @@ class Shard {
 
   // ---- whole shard ----
 
-  // Visit the next `rows` places after the last visited place, and drop due rows. With `norms`,
-  // also drop rows with a small norm. Returns whether the slice has reached the last place.
+  // Visit the next `rows` places after the last visited place, and drop due rows. If `norms` is
+  // true, also drop rows with a small norm. Returns whether the slice has reached the last place.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
@@ -105,9 +106,9 @@ class Shard {
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Choose eviction candidates, so that about n rows can be evicted because of the capacity. The
-  // function compares kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with
-  // the lowest priority.
+  // Choose enough candidates to evict about n rows because of the capacity. The function compares
+  // kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with the lowest
+  // priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place` because of the capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -116,8 +117,8 @@ class Shard {
   // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // Return the changed keys by epoch. Only BeginEpoch may begin an epoch, and only StopRecording
-  // may end the recording. Touch records rows.
+  // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
+  // StopRecording may end the recording. Touch records rows.
   ChangeLog& changes() { return changes_; }
   // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
   // have begun.
@@ -146,11 +147,11 @@ class Shard {
   // change before the call of Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
-  // reservation, Adopt may throw halfway.
+  // Requires: the context has the new layout. Also requires an earlier call of
+  // changes().Reserve(size()); without this reservation, Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
-  // Emptied allocates the memory that the caller passes to Clear. Throws std::bad_alloc. Clear
-  // drops all rows and records each row as deleted.
+  // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
+  // Clear() drops all rows and records each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
@@ -173,16 +174,16 @@ class Shard {
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Choose candidates as EvictionCandidates does, so that about n rows can be demoted. Rows that
-  // the step or call holds are left out. Rows that prefetched batches hold are included only if
-  // `prefetched` is true.
+  // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
+  // that the step or call holds are left out. Rows that prefetched batches hold are included only
+  // if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // `place` is the place of a candidate. Return the row in this place.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
-  // Append copies of up to `most` rows, from `place` on, and record that these rows have copies in
-  // a lower tier. Returns the next place, or Index::kNone at the end.
+  // Append copies of at most `most` rows, beginning at `place`, and record that these rows have
+  // copies in a lower tier. Returns the next place, or Index::kNone at the end.
   uint32_t CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                     std::vector<char>* rows);
   // Count and log the eviction of a row in a lower tier. `block` is a copy of the row.
@@ -218,8 +219,8 @@ class Shard {
   // called more than once for a row.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
-  // Compute the digests of the rows that were touched in the current epoch. With `clear`, also
-  // clear the dirty bits of these rows.
+  // Compute the digests of the rows that were touched in the current epoch. If `clear` is true,
+  // also clear the dirty bits of these rows.
   void DigestTouched(bool clear) noexcept;
 
   static constexpr size_t kSampled = 8;

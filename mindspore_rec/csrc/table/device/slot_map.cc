@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that one pass over all slots finds. The number is large, so that passes are
-// rare.
+// Number of candidates that are collected in one pass over all slots. The number is large, so that
+// passes are rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
@@ -159,7 +159,8 @@ bool SlotMap::Refill() {
   return true;
 }
 
-// A search stops at the gap, so entries behind the gap that belong before it are moved back.
+// A search stops at an empty place. So entries after the removed entry are moved back if their home
+// place is not after the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;
