@@ -80,7 +80,7 @@ def _version_in(package: Path) -> str:
 
 
 def _other_cores() -> Iterator[Path]:
-    """Yield the cores in other folders of Python's path, in the order of the path."""
+    """Yield the compiled cores in other folders of Python's path, in the order of the path."""
     for entry in dict.fromkeys(sys.path):
         package = Path(entry or ".").resolve() / _PACKAGE
         core = None if package == _HERE.resolve() else _core_in(package)

@@ -26,9 +26,9 @@ class AdmissionProposal:
 
     Args:
         admission: the threshold.
-        saved_share: share of the bytes of rows and counters that it saves.
-        lost_share: share of the hits that it loses. A hit is a lookup that reads a row that was
-            trained in an earlier batch.
+        saved_share: share of the memory for rows and counters that the threshold saves.
+        lost_share: share of the hits that the threshold loses. A hit is a lookup that reads a row
+            that was trained in an earlier batch.
     """
 
     admission: int
@@ -58,12 +58,11 @@ def propose_admission(
     Args:
         batches: int64 keys of one column, one array per training batch, in the order of training.
         row_bytes: bytes of a row, as computed by `row_bytes()`.
-        least_keys: number of different keys below which the table is small, and nothing is
-            proposed. Default: 100,000.
+        least_keys: if the column has fewer different keys than this, the table is small, and
+            nothing is proposed. Default: 100,000.
         thresholds: the thresholds to try.
 
-    Returns:
-        The proposal; None if no threshold is worth it.
+    Returns: The proposal; None if no threshold saves enough memory.
 
     Example:
         >>> rare = np.arange(1000).reshape(10, 100)

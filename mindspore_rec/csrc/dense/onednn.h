@@ -46,7 +46,7 @@ class Product {
 
 class OneDnn {
  public:
-  // Opens the library at `path`; later calls in the same process have no effect. Returns "" or the
+  // Opens the library at `path`, unless this process has already opened one. Returns "", or the
   // reason why the library cannot be used.
   static std::string Load(const std::string& path);
   // Returns whether `Load` succeeded.

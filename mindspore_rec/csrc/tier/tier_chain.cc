@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
-// Scans the levels one after another. For each level, `halfway` has the sorted keys of rows that
-// may be both in this level and in the next level. If the upper level has returned the row of a key
-// in `halfway`, the scan does not return the lower level's row of this key.
+// Scans the levels one after another. For each level, `halfway` contains the sorted keys of rows
+// that may be both in this level and in the next level. If the upper level has returned the row of
+// a key in `halfway`, the scan does not return the lower level's row of this key.
 class ChainScan : public TierScan {
  public:
   ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,

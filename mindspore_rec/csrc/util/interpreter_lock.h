@@ -9,8 +9,8 @@
 namespace msrec {
 
 struct InterpreterLock {
-  // Releases the lock and returns a token for `take`, or null if the calling thread does not have
-  // the lock.
+  // Releases the lock, and returns the argument for a later call of `take`. Returns null if the
+  // calling thread does not have the lock.
   void* (*release)();
   void (*take)(void* state);
 };

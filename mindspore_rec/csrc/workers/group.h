@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job, as seen by one worker: its channels to the other workers, and the step that
+// One worker's view of the workers of a job: the channels to the other workers, and the step that
 // all workers do together.
 #pragma once
 
@@ -41,7 +41,7 @@ class WorkerGroup {
 
   // Begins a step. `samples` has the number of samples of each worker's batch, at least 0. Any
   // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
-  // if the length differs from size(), or if a number is negative. With `summed`, losses and
+  // if the length differs from size(), or if a number is negative. If `summed` is true, losses and
   // gradients are sums over samples, so each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
 
@@ -52,9 +52,9 @@ class WorkerGroup {
   // losses are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
-  // Number of rows in the global batch before this worker's first row, if this worker has `rows`
-  // rows. Each sample has the same number of rows. Before the first BeginStep, all workers are
-  // assumed to have the same number of rows.
+  // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.
+  // Each sample has the same number of rows. Before the first BeginStep, all workers are assumed to
+  // have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
   // sends no keys.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training by handle over workers: handles and gradients go to the workers that created the
-// handles.
+// Training by handles with several workers: handles and gradients are sent to the workers that
+// created the handles.
 #include <cstring>
 #include <stdexcept>
 

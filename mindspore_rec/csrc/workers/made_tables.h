@@ -18,7 +18,7 @@ TableExchange* TheExchange();
 TableExchange* TheExchangeAhead();
 
 // Calls fn with the table over all workers if there are several workers, and with the table itself
-// if not. All workers call ByExchange, in the same order.
+// if not. All workers must call ByExchange, in the same order.
 template <typename Fn>
 auto ByExchange(const Registered& registered, const Fn& fn) {
   return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);

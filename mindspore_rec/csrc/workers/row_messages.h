@@ -96,8 +96,8 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// Of a filter, a message has only the padding key and the coefficient, because the rows' owner
-// knows the vocabulary.
+// For a filter, a message contains only the padding key and the coefficient, because the rows'
+// owner knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardedTable: a table over all workers. Each worker has a Table with the rows that it owns.
-// Lookups send the distinct keys of a batch to their owners and receive the rows from the owners.
-// Gradients are summed by key and sent to the owners, too. If each of N workers has a batch, the
-// result is, except for rounding, the same as for one table and the concatenated batches. Repeated
-// runs give the same bits.
+// ShardedTable: a table whose rows are distributed over all workers. Each worker has a Table with
+// the rows that it owns. Lookups send the distinct keys of a batch to their owners and receive the
+// rows from the owners. Gradients are summed by key and sent to the owners, too. If each of N
+// workers has a batch, the result is the same as for a single table and the concatenated batches,
+// except for rounding. Repeated runs produce the same bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
@@ -32,8 +32,7 @@
 
 namespace msrec {
 
-// A lookup. A training lookup is kept. When its gradient has been sent to the owners, the lookup is
-// dropped.
+// A lookup. A training lookup is kept until its gradient has been sent to the owners.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch
@@ -41,8 +40,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The members below describe the keys that this worker owns. The keys come from the batches of
-  // all workers, worker 0's keys first.
+  // The members below describe the keys in this lookup that this worker owns. The keys come from
+  // the batches of all workers, worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -75,9 +74,10 @@ class ShardedTable {
   // After a failure, the table has neither gradients nor lookups.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request the rows of later batches. Each owner begins to promote the rows that it owns, for the
-  // ids of all workers. Prefetch as TableTiers::Prefetch does, and return the prefetch's index on
-  // this worker. All workers call Prefetch, with an exchange that no operator uses.
+  // Request that rows for later batches are promoted. Each owner begins to promote the rows that it
+  // owns, for the ids of all workers. Prefetch as TableTiers::Prefetch does, and return the
+  // prefetch's index on this worker. All workers call Prefetch, with an exchange that no operator
+  // uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
@@ -95,7 +95,7 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Two limits as in StepLookups: spare lookups, and lookups that wait for a gradient.
+  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -143,9 +143,9 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// with `narrow` are sent as bfloat16. After a failure, the tables have neither gradients nor
-// lookups. `check` may throw an error of this worker. Requires: at least one table, each table only
-// once, and the same exchange for all tables.
+// whose entry in `narrow` is true are sent as bfloat16. After a failure, the tables have neither
+// gradients nor lookups. `check` may throw an error that has occurred on this worker. Requires: at
+// least one table, each table only once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 
