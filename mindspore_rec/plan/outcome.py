@@ -71,7 +71,7 @@ class Curve:
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.
-        names: names of the points; empty if the curve has too many points.
+        names: names of the points; no names if the curve has too many points.
     """
 
     label: str

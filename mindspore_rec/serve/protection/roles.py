@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of clients, which set the requests that a client may make."""
+"""Roles of clients; a role determines the requests that a client may make."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class RoleTokens:
     readiness. A token in several files has the roles of all these files.
 
     Args:
-        infer, observe, control: files of tokens, as for `Tokens`; None: no client has the role.
+        infer, observe, control: file with the tokens of the role, as for `Tokens`; None: no client
+            has the role.
 
     Raises:
         OSError, ValueError: as for `Tokens`.
