@@ -2,8 +2,8 @@
 """Readers: rows of Parquet, CSV, Arrow, JSON lines and data frames, as batches for training.
 
 `read` returns the rows of files, folders, globs, S3 buckets or data frames. `Rows` are split,
-filtered and thinned without being read. `Rows.batches` yields batches; it can shuffle the rows,
-divide them among workers, and resume in the middle of a pass.
+filtered and thinned without being read. `Rows.batches` yields batches; this method can shuffle the
+rows, divide them among workers, and resume in the middle of a pass.
 """
 
 from typing import TYPE_CHECKING

@@ -64,7 +64,7 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: on the busiest link, plus for the messages."""
+        """Return the seconds of a step's exchanges, for the busiest link and for the messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the
         # host's link.
@@ -74,7 +74,7 @@ class Machine:
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: for sending parts and returning sums."""
+        """Return the seconds that the workers need to exchange dense gradients for averaging."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers

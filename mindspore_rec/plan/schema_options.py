@@ -43,7 +43,7 @@ def add_schema_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_schema_options(options: argparse.Namespace) -> None:
-    """Raise ValueError if options contradict a schema, or need a missing schema."""
+    """Raise ValueError if options contradict a schema, or need a schema that is missing."""
     if options.schema is None:
         if options.schema_table is not None:
             raise ValueError("--schema-table needs --schema")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
-Suppose that an LRU table of C rows admits every key at its first occurrence. Then the table
-contains the C most recently used keys after each batch. The stack distance of a lookup is the
-number of other keys that were used between the previous use of the lookup's key and the start of
-the batch. See Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies",
-IBM Systems Journal 9(2), 1970. A lookup finds its row in a table of C rows if and only if the stack
-distance is less than C. The stack distances are counted by a Fenwick tree over the times of last
-use (Fenwick, "A new data structure for cumulative frequency tables", 1994).
+After each batch, an LRU table of C rows that admits every key at once contains the C most recently
+used keys. The stack distance of a lookup is the number of other keys that were used between the
+previous use of the lookup's key and the start of the batch. See Mattson, Gecsei, Slutz and Traiger,
+"Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970. A lookup finds its
+row in a table of C rows if and only if the stack distance is less than C. The stack distances are
+counted by a Fenwick tree over the times of last use (Fenwick, "A new data structure for cumulative
+frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of lookups at each stack distance d; tables with more than d rows hit them."""
+        """Number of lookups at each stack distance d, which are hits in tables of over d rows."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:

@@ -94,7 +94,7 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Tiers that demote the row with the fewest lookups first (on a tie, the least recent row).
+    """Tiers that demote the least often used row first (on a tie, the least recently used row).
 
     Args:
         capacities: rows of each tier except the last tier, which has no limit.

@@ -282,8 +282,8 @@ class SliceRun {
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
-  // True if the value is kept only in rounded form. The layer that writes such a value also rounds
-  // it, and the float32 numbers are not kept.
+  // True if the value is kept only in rounded form. The layer that writes the value also rounds the
+  // value, and does not keep the float32 numbers.
   bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for products. Does nothing in float32.
   void RoundValue(const View& view) const;

@@ -24,7 +24,7 @@ int64_t SliceRows(int64_t batch) {
   if (batch == 0) return kLeastSliceRows;
   if (batch > 8 * kMostSliceRows) {
     // The batch is cut into slices of equal size. The number of slices is a multiple of 8. With
-    // such slices, all threads finish at about the same time, and there are few padding rows.
+    // equal slices, all threads finish at about the same time, and there are few padding rows.
     const int64_t slices = RoundUp((batch + kMostSliceRows - 1) / kMostSliceRows, 8);
     return RoundUp((batch + slices - 1) / slices, 2);
   }

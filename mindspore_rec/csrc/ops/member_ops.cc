@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Two operators for the rows of an ensemble. The forward operator repeats the rows for each member,
-// and multiplies them by the member's factors. The second operator is the backward pass.
+// and multiplies the rows by the member's factors. The second operator is the backward pass.
 #include "dense/member_rows.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"

@@ -61,8 +61,8 @@ struct SortedItems {
     std::sort(items.begin(), items.end());
     items.erase(std::unique(items.begin(), items.end()), items.end());
   }
-  // Calls fn(item - first) for the items in [first, first + some). The ranges of successive calls
-  // must rise.
+  // Calls fn(item - first) for the items in [first, first + some). The range of each call must
+  // follow the range of the previous call.
   template <typename Fn>
   void Take(size_t first, size_t some, const Fn& fn) {
     for (; place < items.size() && static_cast<size_t>(items[place]) < first + some; ++place) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computes ranks among all items, and the best items. The score of an item is computed from a
-// user's vector and the item's vector. Scores are computed in tiles, so that no matrix of all users
-// and items is stored. The bits of the result depend neither on the number of threads, nor on the
-// instruction set, nor on the other users in the call (score_tile.h).
+// Computes the ranks of target items among all items, and the best items of each user. The score of
+// an item is computed from a user's vector and the item's vector. Scores are computed in tiles, so
+// that no matrix of all users and items is stored. The bits of the result depend neither on the
+// number of threads, nor on the instruction set, nor on the other users in the call (score_tile.h).
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const I
 
 // items[u, 0 .. k), scores[u, 0 .. k) = the unmasked items with the k highest scores for user u,
 // and their scores, in descending order of scores. If scores are equal, the item with the smaller
-// number is first. If there are fewer than k such items, the remaining places have the item -1 and
+// number is first. If user u has fewer than k results, the remaining places contain the item -1 and
 // the score -infinity. Items whose score is NaN are left out.
 void TopItems(const ScoredVectors& vectors, const ItemLists& masked, size_t k, int64_t* items,
               float* scores);

@@ -8,8 +8,8 @@
 // keys may be set and erased between two calls. A key that is present during the whole round is
 // visited once. If the memory grew during the round, the key may be visited twice.
 //
-// Any thread may call. A call may throw std::bad_alloc; at this time, some of the call's keys may
-// already be set.
+// Any thread may call. A call may throw std::bad_alloc; after the exception, some of the call's
+// keys may already be set.
 #pragma once
 
 #include <array>

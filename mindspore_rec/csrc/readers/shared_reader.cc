@@ -139,7 +139,8 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
-    // If the overlay contains a key, the key's index entry may change while this reader reads it.
+    // If the overlay contains a key, the key's index entry may change while this reader reads the
+    // entry.
     if (overlay != nullptr) {
       const SharedChange* change =
           FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);

@@ -2,7 +2,7 @@
 //
 // SharedWriter: changes the tables of a SharedMemory while other processes read them. A change is
 // prepared in memory that readers do not use yet, and then published. A reader reads either all
-// parts of a change or none of them.
+// parts of a change or no part.
 //
 // A delta is published as an overlay: a small hash table of the changed keys. Readers search the
 // overlay first, and then the index. A change that replaces all rows is published as a new index

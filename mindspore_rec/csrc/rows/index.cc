@@ -28,7 +28,8 @@ constexpr int kMaxDepth = 26;
 }  // namespace
 
 Index::Index(const SlabStore* rows) : rows_(rows) {
-  // Reserve memory before the call of NewChunks, because a failure after it would leak the chunks.
+  // Reserve memory before the call of NewChunks: if the reservation failed after this call, the
+  // chunks would leak.
   segments_.reserve(1);
   directory_.reserve(1);
   Chunk* chunks = NewChunks(1);

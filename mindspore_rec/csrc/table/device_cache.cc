@@ -156,8 +156,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // If a row is only in a lower tier, it has no block in host memory. Such a row must not stay in
-    // the cache.
+    // If a row is only in a lower tier, it has no block in host memory. A row without a block in
+    // host memory must not stay in the cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });

@@ -71,7 +71,7 @@ class Table {
   // learn. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
-  // `train` states whether it is a training lookup.
+  // `train` is true for a training lookup, and false for an evaluation lookup.
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // Throw if rows are requested as bfloat16, but the table's values are not bfloat16.
   void CheckNumbers(const RowsOut& out) const;
@@ -119,8 +119,8 @@ class Table {
 
   // Set the rule. Existing rows keep their values. If the new rule is of another kind than the old
   // rule, the optimizer state of existing rows is initialized again. Returns a new, unique number
-  // for StepInput::binding. A step with this number throws if another optimizer has been bound
-  // since.
+  // for StepInput::binding. A step with this number throws if another optimizer was bound after
+  // this call.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 

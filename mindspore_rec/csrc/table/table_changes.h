@@ -33,8 +33,8 @@ class TableChanges {
   // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
   // if a static table is cleared, or if an age limit is turned on or off. The digest is also
   // dropped if a damaged row in a lower tier is replaced. The digest is also dropped when a mark is
-  // set while a row's newest value is in device memory that the host cannot access. After the
-  // digest was dropped, call KeepDigest again after the next mark. Requires a mark. If reading a
+  // set while a row's newest value is in device memory that the host cannot access. To keep a
+  // digest again after a drop, call KeepDigest after the next mark. Requires a mark. If reading a
   // row throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h). A table may have
-// such rows instead of trainable rows. Any thread may call the methods of TableQuantised, which run
-// under the table's mutex and throw the exceptions of Table.
+// rows of int8 or int4 instead of trainable rows. Any thread may call the methods of
+// TableQuantised, which run under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ class TableTiers {
   // Continue a walk over all tiers: read and check about `most` further records, but at least one
   // record. In one round, the walk reads each record once. Returns the number of records read, and
   // whether the round has ended. If a row is damaged, throws RowDamaged with tier and key, and the
-  // next call starts a new round. Scrub also throws an exception if a tier throws it.
+  // next call starts a new round. Scrub also throws the exceptions that a tier throws.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:

@@ -94,7 +94,7 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
           // The read was interrupted, reached the file's end, or failed. A plain read finds out
-          // which of these happened.
+          // which of these three cases has happened.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

@@ -100,7 +100,7 @@ class Env {
   // If `exclusive` is true, creates the file if necessary. Throws IoError EBUSY if any process,
   // including this one, holds the lock exclusively. If `exclusive` is true, also throws EBUSY if a
   // process holds a shared lock. The lock ends when this process ends. A forked child does not
-  // share the lock, and can neither keep nor release it.
+  // share the lock, and can neither keep nor release the lock.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

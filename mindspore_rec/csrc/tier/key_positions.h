@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. If there are at least
-// a million keys, KeyPositions takes at most 16 bytes per key. The first keys take 100 kB.
+// a million keys, KeyPositions takes at most 16 bytes per key. If there are few keys, KeyPositions
+// takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
 // their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// entries are in this order without sorting. A search for an absent key ends at the first hash that
-// is greater than the key's hash. A table grows in one sequential pass. A table grows by a tenth
-// when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key.
+// entries are in the order of their hashes without sorting. A search for an absent key ends at the
+// first hash that is greater than the key's hash. A table grows in one sequential pass. A table
+// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the

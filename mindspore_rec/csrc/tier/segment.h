@@ -80,7 +80,7 @@ class Segment {
                       file_->path(), OffsetOf(slot));
   }
 
-  // Counts of the segment; the tier's lock protects them.
+  // Counts of the segment; the tier's lock protects these counts.
   uint64_t slots = 0;            // records that count
   uint64_t live = 0;             // rows the index points to
   uint64_t tombstone_slots = 0;  // tombstone records

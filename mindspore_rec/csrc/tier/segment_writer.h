@@ -23,8 +23,8 @@ class SegmentWriter {
   // Requires: a new segment.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
-  // Number of records that can be staged now. If this number is 0 and the segment is not full(),
-  // WriteOut makes room.
+  // Number of records that can be staged now. If no record can be staged and the segment is not
+  // full(), WriteOut makes room.
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 

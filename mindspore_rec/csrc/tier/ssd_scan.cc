@@ -8,7 +8,7 @@
 // writers append so fast that the walk does not reach the end, the walk stops after twice the
 // initial size of the log. The walk then searches the index, part by part, for keys whose rows lie
 // after the point where the walk stopped, and reads the rows of these keys. If the index points to
-// a row before this point, the walk has already returned the row.
+// a row before the point where the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts. All doubts are resolved together, at the

@@ -12,7 +12,8 @@ namespace msrec {
 namespace {
 
 // Records that are at most this far apart are read together. In measurements, reading two more
-// blocks takes a disk about half as long as a separate read. It also saves processor time.
+// blocks takes a disk about half as long as a separate read. Reading records together also saves
+// processor time.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
 // Maximum number of keys that are looked up in the index under one lock.
@@ -273,8 +274,8 @@ void SsdTier::AddHead() {
   try {
     StoreManifest(with);
   } catch (const IoError&) {
-    // The new manifest, which lists the segment's file, may be on the disk. So the file is
-    // truncated but not removed.
+    // The new manifest, which lists the segment's file, may be on the disk. So the segment's file
+    // is truncated but not removed.
     try {
       segment->mutable_file()->Truncate(kDataOffset);
     } catch (const IoError&) {

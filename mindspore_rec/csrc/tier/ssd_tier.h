@@ -11,9 +11,8 @@
 //    Corruption. Every record is checked by CRC32C, and the index points only to the newest
 //    records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. Of the
-//    writes that followed the last Flush, the first writes, up to some point, may also be present.
-//    An incomplete record at the end of the log is dropped. If earlier data are damaged, Corruption
-//    is thrown.
+//    writes after the last Flush, the tier has all writes up to some moment. An incomplete record
+//    at the end of the log is dropped. If earlier data are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written;
 //    other errors do not require this.

@@ -74,9 +74,9 @@ class Tier {
   virtual std::vector<int64_t> Keys() const = 0;
 
   // Starts a walk over the rows. If a row exists during the whole walk, the walk returns it at
-  // least once, with the contents of some moment of the walk. If a row is written, erased or moved
-  // during the walk, the row may be returned twice or not at all. The walk ends even if rows are
-  // written all the time.
+  // least once, with contents that the row had at some moment of the walk. If a row is written,
+  // erased or moved during the walk, the row may be returned twice or not at all. The walk ends
+  // even if rows are written all the time.
   //
   // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
   // clears or compacts during the scan's lifetime. Garbage collection waits for the end of an exact

@@ -14,7 +14,7 @@ namespace msrec {
 // earlier bytes (0: none). So Crc32c(Crc32c(0, a), b) is the checksum of a and b together.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
-// Does the same as Crc32c(), but always by tables; for tests.
+// Does the same as Crc32c(), but always uses tables. For tests.
 uint32_t Crc32cByTables(uint32_t crc, const void* data, size_t size);
 
 // Returns the implementation in use: "sse4.2", "armv8" or "tables".

@@ -24,8 +24,8 @@ struct WorkerError : std::runtime_error {
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// During the scope of this object, messages and reports of hanging workers show this name for the
-// calling thread's exchange. If scopes are nested, the name of the innermost scope is used. The
+// A name for the calling thread's exchange. While this object exists, messages and reports of
+// hanging workers show the name. If scopes are nested, the name of the innermost scope is used. The
 // strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:

@@ -33,7 +33,7 @@ class MpiCommunicator final : public Communicator {
     void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();
   };
-  // A single message that is being sent, and its memory.
+  // A single message that is being sent, and the message's memory.
   struct Outgoing {
     std::string data;
     Messages messages;

@@ -260,8 +260,8 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // Within 0.1 s, the other workers receive the request to print. Printing takes about the same
-  // time.
+  // Within 0.1 s, the other workers receive the request to print. Printing takes about another 0.1
+  // s.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();

@@ -37,8 +37,9 @@ struct Registered {
   // after the newer table is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
-  // True if the network's other weights were loaded from a source without these rows. Operators
-  // that read rows refuse to run until the user declares which rows belong to the weights.
+  // True if the network's other weights were loaded from a source without this table's rows.
+  // Operators that read rows refuse to run until the user declares which rows belong to the
+  // weights.
   std::atomic<bool> rows_missing{false};
 };
 
@@ -53,9 +54,9 @@ struct TableReplaced : std::runtime_error {
 };
 
 // Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
-// table of the same scope has the name. If `replace` is true, the new table gets the name even so.
-// While the new table is open, FindTable refuses the older table. Any thread may call CreateTable.
-// In a forked child, the parent's tables are not open.
+// table of the same scope has the name. If `replace` is true, the new table gets the name even if
+// an open table already has the name. While the new table is open, FindTable refuses the older
+// table. Any thread may call CreateTable. In a forked child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's

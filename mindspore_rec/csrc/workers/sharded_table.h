@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardedTable: a table whose rows are distributed over all workers. Each worker has a Table with
-// the rows that it owns. Lookups send the distinct keys of a batch to their owners and receive the
-// rows from the owners. Gradients are summed by key and sent to the owners, too. If each of N
-// workers has a batch, the result is the same as for a single table and the concatenated batches,
-// except for rounding. Repeated runs produce the same bits.
+// ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
+// it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
+// owners. Gradients are summed by key and sent to the owners, too. If each of N workers has a
+// batch, the result is the same as for a single table and the concatenated batches, except for
+// rounding. Repeated runs produce the same bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only

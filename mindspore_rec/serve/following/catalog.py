@@ -30,9 +30,8 @@ class ChainError(CheckpointError):
 class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
-    A run may have thousands of deltas, and a follower reads the directory ten times per second. So
-    that this costs little, each read of the directory makes only one stat call per known
-    checkpoint.
+    A run may have thousands of deltas, and a follower reads the directory ten times per second. To
+    save time, each read of the directory makes only one stat call per known checkpoint.
 
     Args:
         root: the directory of a run, or a single full checkpoint. The directory need not exist yet.

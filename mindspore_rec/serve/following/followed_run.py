@@ -302,7 +302,7 @@ class FollowedRun:
 
         Args:
             start: function that is called while no update changes the state. The function that
-                `start` returns is called after this.
+                `start` returns is called later, when updates are possible again.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.

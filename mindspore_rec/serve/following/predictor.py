@@ -47,7 +47,7 @@ class Predictor:
     is rejected, the last good state still answers requests, and `status().error` gives the reason.
     The next valid checkpoint is applied as soon as it appears. If a delta that is needed was
     removed, the newest full checkpoint replaces the whole state. Predictions wait while the rows of
-    a full checkpoint are copied. During the copy, the rows need twice as much memory.
+    a full checkpoint are copied. During the copy, the rows need twice as much memory as usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -63,7 +63,8 @@ class Predictor:
             sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
             makes the network without `set_inputs`, the default is the `builder_inputs` of
             `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
-            `builder_inputs`. If none of these three sets inputs, the predictor accepts all inputs.
+            `builder_inputs`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
+            inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:
@@ -78,8 +79,8 @@ class Predictor:
             no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
             `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
-            new directory. At the end, the predictor removes them. A lookup does not move rows
-            between tiers.
+            new directory. At the end, the predictor removes these names or this directory. A lookup
+            does not move rows between tiers.
             Default: all rows are in host memory.
         scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
             with its digest once. The digests need 15 to 23 bytes per row, in addition to the rows.

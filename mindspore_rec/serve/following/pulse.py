@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of the thread or process that follows a run; an old pulse means that it hangs."""
+"""Pulse of a run's follower (thread or process); an old pulse means a hanging follower."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Pulse:
     def show_life(self) -> None:
         """Start a thread that regularly records that the process runs.
 
-        Applying a checkpoint may take minutes. During this time, only the records of this thread
-        show that the process is still running.
+        Applying a checkpoint may take minutes. During such an update, only the records of this
+        thread show that the process is still running.
         """
 
         def live() -> None:

@@ -88,7 +88,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
                 # After an upgrade request, the parser would treat the body as bytes of another
                 # protocol. The server supports only HTTP/1.1, and may answer as if the request did
-                # not contain an upgrade.
+                # not ask for an upgrade.
                 self._again = self._head_without_upgrade()
                 return
             self._begun = True

@@ -59,7 +59,7 @@ class Bounds:
 
 
 class Guard:
-    """Guard of an ASGI application: checks tokens and limits, drains, serves /metrics, logs access.
+    """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
 
     A request without a valid token gets 401; a request with a token that lacks the required role
     gets 403. A prediction gets 429 if too many predictions are in flight, and 503 if the server is

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the JSON of requests strictly, and write that of responses; fast if orjson is installed.
+"""Read and write the JSON of requests and responses: strictly, and fast with orjson.
 
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
 result of orjson is therefore used only if the text certainly has no repeated names and no integers
 beyond 64 bits. The standard library reads all other texts. The error messages of the standard
-library also have more detail than orjson's.
+library also have more detail than the messages of orjson.
 """
 
 from __future__ import annotations

@@ -98,10 +98,10 @@ class Batcher:
             the same row of the inputs.
         max_rows: maximum number of rows in a call; a single request may have more rows. If
             `max_rows` is 0, each request gets a separate call. The predictor's `rows_at_once` also
-            limits the rows of a call. If a call has more rows, it takes longer, but the time per
-            row does not fall.
+            limits the rows of a call. A call with more rows than `rows_at_once` takes longer, but
+            the time per row does not fall.
         observe: function that is called with three numbers at each call of the predictor. The
-            numbers are the requests in the call, the rows in the call (0 if each request gets a
+            numbers count the requests in the call, the rows in the call (0 if each request gets a
             separate call), and the requests that still wait. Default: none.
         statistics: counter of the calls and of their times. Default: none.
 

@@ -32,7 +32,7 @@ class HeldBytes:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count the bytes of a request again when more have arrived; return the counted bytes.
+        """Count a request's bytes again after more bytes arrived; return the counted bytes.
 
         Raises:
             BusyError: all unanswered requests together have too many bytes.

@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time; the age of a row without event time is measured from it."""
+        """Set the first event time, at which the age of a row without event time begins."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 

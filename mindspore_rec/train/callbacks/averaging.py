@@ -118,7 +118,7 @@ class WeightAverage(ResumedCallback):
         self._updated = updated
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Update the averages, unless this was already done after this step."""
+        """Update the averages, unless they were already updated after this step."""
         run = run_context.original_args()
         step = steps_before(run) + run.cur_step_num
         if step == self._updated or not run.cur_step_num or self._averages is None:

@@ -40,8 +40,8 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: number of rows above which a table evicts, or None. The number is checked after
-            each step.
+        evict_rows: number of rows above which a table evicts, or None. The callback checks the
+            number of rows after each step.
         evict_bytes: bytes of a table's rows and index above which the table evicts, or None.
 
     Attributes:

@@ -138,7 +138,7 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. The tier behind such a queue stores rows in
+  // Queues in front of tiers that are no longer read. A tier that is no longer read stores rows in
   // an earlier layout, or in a new layout that could not be completed. A queue in this list
   // contains only the request to clear the queue's tier. The queue retries this request by itself.
   // Flush and the next change of the layout wait until all queues in this list are empty.

@@ -92,7 +92,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // Do the operations that can fail first. If one of these operations fails, the lookup stays
+  // Begin with the operations that can fail. If one of these operations fails, the lookup stays
   // recorded, so its gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;

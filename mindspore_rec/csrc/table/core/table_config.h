@@ -24,8 +24,8 @@ struct RowPrecision {
   // Type of optimizer states that are sums (Rule::KeepsSums): float32 or bfloat16.
   NumberType accumulator = NumberType::kFloat32;
   // If `stochastic` is true, a step rounds numbers up or down at random (rows/rounding.h), so that
-  // the expected value of a rounded number is the computed number. If `stochastic` is false, a step
-  // rounds to the nearest number.
+  // the expected value of a rounded number equals the computed number. If `stochastic` is false, a
+  // step rounds to the nearest number.
   bool stochastic = true;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The mutex of a table. The mutex can be locked only by the class Hold. While Hold waits, it
-// releases the interpreter's lock (GIL). This avoids the deadlocks that a plain mutex would cause.
+// releases the interpreter's lock (GIL), to avoid the deadlocks that a plain mutex would cause.
 // Locking throws in a forked child. Locking also throws if the same thread is already inside a call
 // on the same table.
 #pragma once

@@ -102,7 +102,8 @@ class UpperTier {
   // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
   // erased. The keys are sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list that Departed returns; the copies must have been erased before.
+  // Clear the list that Departed returns; the copies of the rows in the list must have been erased
+  // before.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
