@@ -6,8 +6,8 @@ Python's path, the clone comes before an installed wheel. If the wheel's core wa
 clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
-file to check if the sources have changed. `setup.py` runs this file without the package. So the
-file must import nothing from the package.
+file to check whether the sources have changed. `setup.py` runs this file without importing the
+package. So the file must import nothing from the package.
 """
 
 from __future__ import annotations

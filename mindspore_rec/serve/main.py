@@ -189,7 +189,7 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
 
 
 def _work(shared: Shared, number: int, protection: Protection) -> int:
-    """Answer requests as one of several processes.
+    """Answer requests in one of several processes.
 
     Before there is a state, only the first process listens; this process tells clients that there
     is no state. After the first answer with a state, no process may tell clients that there is no

@@ -66,7 +66,7 @@ class QuantizedRows:
         return self._rows.erase(keys)
 
     def clear(self) -> None:
-        """Remove all rows. If the table has a vocabulary, set its rows to zeros instead."""
+        """Remove all rows. If the table has a vocabulary, set the rows to zeros instead."""
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:

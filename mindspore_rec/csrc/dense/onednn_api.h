@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of oneDNN's C API that this library uses, declared by hand. The library oneDNN is opened
-// at run time, so the build needs neither its headers nor the library. All declarations are part of
-// the stable interface of oneDNN 3 (https://uxlfoundation.github.io/oneDNN/dev_guide).
-// `OneDnn::Load` refuses another major version.
+// Declarations, written by hand, of the part of oneDNN's C API that this library uses. The library
+// oneDNN is opened at run time, so the build needs neither oneDNN's headers nor the library. All
+// declarations are part of the stable interface of oneDNN 3
+// (https://uxlfoundation.github.io/oneDNN/dev_guide). `OneDnn::Load` refuses another major version.
 #pragma once
 
 #include <cstddef>

@@ -75,8 +75,8 @@ struct BatchRun {
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // If several workers share the batch: this worker's share of the batch, and the index of this
-  // worker's first row in the whole batch.
+  // This worker's share of the batch, and the index of this worker's first row in the whole batch,
+  // if several workers share the batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -90,8 +90,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, one entry per input. For
-  // a float32 input, the entry is null or missing.
+  // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
+  // per input. For a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 
@@ -173,7 +173,7 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `saved`. Without training, values are kept only during the call.
+  // and for training also `saved`. If the run is no training, values are kept only during the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.

@@ -99,8 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // In a program with one stage, values stay in the thread's cache. If there are several stages,
-  // the values of all slices must be kept for the next stage.
+  // If a program has one stage, values stay in the thread's cache. If there are several stages, the
+  // values of all slices must be kept for the next stage.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -8,8 +8,8 @@
 
 namespace msrec {
 
-// The columns of the input are split into as many groups as `scales` has columns. Each group is
-// multiplied by its column of `scales`.
+// The columns of the input are split into as many groups as `scales` has columns. Group i is
+// multiplied by column i of `scales`.
 class ScaleGroups : public Layer {
  public:
   ScaleGroups(View input, View scales, View output);

@@ -32,8 +32,8 @@ std::shared_ptr<const DenseProgram> ProgramOf(const Args& args) {
   return FindProgram(*args.DataAtLeast<int64_t>(0, "descriptor", 1));
 }
 
-// Checks that an argument is float32 [batch, ...] with `width` numbers per row. With
-// `may_be_bfloat16`, bfloat16 is allowed, too.
+// Checks that an argument is float32 [batch, ...] with `width` numbers per row. If
+// `may_be_bfloat16` is true, bfloat16 is allowed, too.
 void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std::string& what,
                bool may_be_bfloat16 = false) {
   if (!args.IsType(i, "float32") && !(may_be_bfloat16 && args.IsType(i, kBfloat16))) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the optimizer step of all dense parameters of an optimizer, and the squared norm of
-// the dense gradients. The parameters and their states are inputs, and the step updates them in
-// place.
+// the dense gradients. The parameters and their states are inputs, and the step updates these
+// inputs in place.
 #include "dense/dense_step.h"
 #include "ops/operator.h"
 

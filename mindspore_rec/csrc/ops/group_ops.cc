@@ -36,7 +36,8 @@ class Group {
 
   size_t rows() const { return rows_; }
   size_t columns() const { return columns_; }
-  // Returns argument i, which must be float32 [rows, columns, dim]; each table must have this dim.
+  // Returns argument i, which must be float32 [rows, columns, dim]; the rows of each table must
+  // have dim floats.
   float* Rows(int i, const char* what) const {
     const size_t dim = columns_ == 0 ? 0 : args_.Size(i) / std::max<size_t>(rows_ * columns_, 1);
     for (size_t column = 0; rows_ > 0 && column < columns_; ++column) {
@@ -54,8 +55,8 @@ class Group {
     }
   }
   bool over_workers() const { return columns_ > 0 && found_[0]->over_workers != nullptr; }
-  // Looks up all columns in a single exchange between workers. With `train`, writes one ticket per
-  // column.
+  // Looks up all columns in a single exchange between workers. If `train` is true, writes one
+  // ticket per column.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
@@ -126,8 +127,8 @@ using msrec::OpKind;
 using msrec::Shape;
 
 // (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets).
-// Column t of the ids is looked up in the table of descriptor t; several descriptors may name one
-// table.
+// Column t of the ids is looked up in the table of descriptor t; several descriptors may belong to
+// the same table.
 MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {msrec::Dimension(ndims, shapes, 1)}};
 }

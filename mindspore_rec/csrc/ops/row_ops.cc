@@ -11,9 +11,9 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts missing
-// rows even if the table has no optimizer. If the table has an optimizer, the operator is a
-// training lookup.
+// The operator for MapParameter.get: (ids, descriptor, like, anchor) -> (rows, ticket). The
+// operator inserts missing rows even if the table has no optimizer. If the table has an optimizer,
+// the operator is a training lookup.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }

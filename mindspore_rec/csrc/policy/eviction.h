@@ -10,9 +10,9 @@
 // evicts only on a trigger, the horizon is the time of the last trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
-// the clock is s, and rows used in the step get last_step = s. After step s, the clock is s + 1. So
-// a row last used in step s has age 0 at clock s + 1, and is due at clock s + 1 + max_idle_steps. A
-// row that is put or imported between two steps counts as used in the next step.
+// the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock
+// is s + 1. So a row last used in step s has age 0 at clock s + 1, and is due at clock s + 1 +
+// max_idle_steps. A row that is put or imported between two steps counts as used in the next step.
 #pragma once
 
 #include <algorithm>

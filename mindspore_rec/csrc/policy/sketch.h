@@ -8,7 +8,7 @@
 // may be higher than the key's own count. To forget a key, the key's estimate is subtracted from
 // its counters. This subtraction may also reduce the estimates of other keys. Each new epoch halves
 // all counts. When an epoch begins, a block's counts are halved only at the next access to the
-// block, so the epoch causes no pause. Not thread safe; one shard owns it.
+// block, so the epoch causes no pause. Not thread safe; each object belongs to one shard.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class CountingSketch {
     for (const uint32_t c : at.counter) least = std::min(least, Get(*at.block, c));
     return least;
   }
-  // Add n to the counters of a key. A counter never exceeds its maximum.
+  // Add n to the counters of a key. A counter stops at its maximum.
   void Add(uint64_t hash, uint32_t epoch, uint32_t n) {
     Place at = Find(hash, epoch);
     for (const uint32_t c : at.counter) {

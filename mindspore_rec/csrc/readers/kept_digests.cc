@@ -14,8 +14,8 @@ size_t MostKeys(size_t homes) { return homes - homes / 5; }
 
 }  // namespace
 
-// This index hashes keys with separate secrets. If indexes shared secrets, keys in the order of one
-// index would collide in another index.
+// The index of KeptDigests hashes keys with its own secrets. If two indexes used the same secrets,
+// keys that are read in the order of one index would collide in the other index.
 KeptDigests::KeptDigests() : hasher_(process_hashers.index.Hash(0x6b657074)) {}
 
 uint64_t KeptDigests::FirstHash(size_t part, size_t home, size_t homes) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout of shared memory: one process writes rows into the memory, and other processes serve
-// lookups from it. All positions are stored as offsets from the start of the memory, because the
-// memory's address differs between processes.
+// Layout of shared memory: one process writes rows into the memory, and other processes answer
+// lookups from this memory. All positions are stored as offsets from the start of the memory,
+// because the memory's address differs between processes.
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
@@ -47,7 +47,7 @@ struct SharedTableSpec {
   bool aged() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
 };
 
-// The place of one reader; each place has its own cache line.
+// The place of one reader; each place occupies a separate cache line.
 struct alignas(64) SharedReaderSlot {
   std::atomic<uint64_t> sequence;  // of the root that is read; 0: none is
 };

@@ -137,7 +137,7 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
   // A reader also maps the control pages as writable, because it writes the sequence number of its
-  // root there.
+  // root into these pages.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;
@@ -237,8 +237,8 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
 void SharedMemory::Populate(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = offset / kSharedPage * kSharedPage;
   const uint64_t length = RoundUp(offset + bytes, kSharedPage) - first;
-  // Check the available memory first: otherwise the system could run out of memory and kill this or
-  // another process.
+  // Check the available memory first. Without this check, the system could run out of memory and
+  // kill a process.
   if (length >= kHugePage / 8 && length + kLeft > AvailableBytes()) throw std::bad_alloc();
   if (madvise(base_ + first, length, MADV_POPULATE_WRITE) == 0) return;
   if (errno == EINVAL &&

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
-// which chooses the newest root. Until the thread calls Leave, it reads from this root. So all
-// lookups between Enter and Leave use the same state. Readers never wait for the writer, but the
-// writer waits for readers of old roots.
+// which chooses the newest root. Until the thread calls Leave, it reads from the chosen root. So
+// all lookups between Enter and Leave use the same state. Readers never wait for the writer, but
+// the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged.
@@ -57,8 +57,8 @@ class SharedReader {
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
-  // output. If the filter drops an id, its output is zeros. If an id has no row, its output is
-  // `unknown`. Error messages begin with `name`.
+  // output. If the filter drops an id, the id's output is zeros. If an id has no row, the id's
+  // output is `unknown`. Error messages begin with `name`.
   void Lookup(int place, size_t table, const IdView& ids, const IdFilter& filter,
               const float* unknown, const std::string& name, float* out) const;
 

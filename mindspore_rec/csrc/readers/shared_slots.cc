@@ -91,7 +91,7 @@ void SharedSlots::ReleaseFree() {
     there_[unit] = false;
   }
   // Also release the memory after the last unit that this writer knows. An earlier writer may have
-  // allocated this memory.
+  // allocated memory that this writer does not know.
   if (known < units) {
     memory_->Release(spec_.rows_offset + known * kUnit, spec_.rows_bytes - known * kUnit);
   }

@@ -10,7 +10,7 @@ namespace msrec {
 using namespace shared_index;  // NOLINT: functions on the same memory
 
 // Mark all ranges that a root reaches, except rows, as allocated. A range larger than the file's
-// memory was never written. A range that was never written is not read, because reading it would
+// memory was never written. A range that was never written is not read, because the read would
 // allocate memory.
 void SharedWriter::TakeRoot(const SharedRoot& root) {
   arena_.Take(memory_->control().roots[root.sequence % kSharedRoots].load(),

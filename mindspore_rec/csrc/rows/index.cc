@@ -163,8 +163,8 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
       // Decrement the overflow counters of the key's home chunk and of all following chunks before
-      // the chunk with the key's entry. A saturated counter has lost the exact number, so it does
-      // not change.
+      // the chunk with the key's entry. A saturated counter no longer contains the exact number, so
+      // the counter does not change.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -208,9 +208,9 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // An attacker could choose keys whose hashes have the same leading bits. Then the directory would
-  // double again and again because of one segment. If the directory is already too large for the
-  // number of segments, the segment grows instead.
+  // An attacker could choose keys whose hashes have the same leading bits. With such keys, the
+  // directory would double again and again because of one segment. If the directory is already too
+  // large for the number of segments, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);

@@ -11,7 +11,8 @@
 // Fagin et al. 1979.)
 //
 // The index takes 64 / (12 * load) bytes per row. The load is between 0.55 and 0.83, so a row takes
-// 6.4 to 9.7 bytes. Not thread safe; one shard owns it. The argument `hash` is IndexHash(key).
+// 6.4 to 9.7 bytes. Not thread safe; each object belongs to one shard. The argument `hash` is
+// IndexHash(key).
 #pragma once
 
 #include <cstddef>

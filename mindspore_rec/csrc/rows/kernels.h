@@ -77,8 +77,8 @@ struct Kernels {
 
   // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
   // gradients g, and one array of n floats for each state of the rule. The rule has
-  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated on
-  // its own, so the rule must not be kRowWiseAdagrad.
+  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated
+  // independently, so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
   // Returns the sum of squares of n numbers, added in a fixed order.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move. Memory
-// grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; one shard owns it.
+// grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; each object belongs to
+// one shard.
 //
 // Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
 // until a slab has kSlabBytes. All further slabs have kSlabBytes. So a tiny table takes little

@@ -25,7 +25,8 @@ class BatchLookup {
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
   // Prepare a training lookup: do all parts of Run that may throw. `pending` has the rows that
-  // earlier prepared lookups may insert. Prepare adds the rows that this lookup may insert.
+  // earlier prepared lookups may insert. Prepare adds to `pending` the rows that this lookup may
+  // insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
   // rows since Prepare. If `moved` is true, Finish may throw an exception; in this case, the table

@@ -8,9 +8,9 @@
 // device. The graph then reports the lookups with a gradient, requests the slots of their rows, and
 // updates these slots.
 //
-// DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
-// bad arguments, and std::runtime_error if calls are in a wrong order. After an exception, the
-// table is unchanged. Messages name the table.
+// DeviceCache is a part of Table; the caller must hold the table's mutex. Throws
+// std::invalid_argument for bad arguments, and std::runtime_error if calls are in a wrong order.
+// After an exception, the table is unchanged. Messages name the table.
 #pragma once
 
 #include <cstddef>
@@ -39,12 +39,13 @@ struct RowMoves {
 
 class DeviceCache {
  public:
-  // `values` is [rows + 3, dim] and belongs to the caller; null if it is not shared. Requires that
-  // core and lookup, which finds rows on the host, outlive this object.
+  // `values` is [rows + 3, dim] and belongs to the caller; `values` is null if the memory is not
+  // shared. Requires that core and lookup, which finds rows on the host, outlive this object.
   DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }
-  // Sets the states' matrix [rows + 3, state width]; null if it is not shared.
+  // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
+  // memory is not shared.
   void SetStates(float* states);
   // Throws unless the cache's memory is shared. If `shared` is false, throws if the memory is
   // shared.
@@ -55,11 +56,12 @@ class DeviceCache {
 
   // Inserts missing rows, and counts and touches all rows, as a training lookup does. Writes the
   // slot of each id's row to `slots` [ids.size] and returns the lookup's ticket. If Prepare was
-  // called for these ids before, the result of Prepare is used. Without shared memory, Prepare is
-  // required. `values` is the cache's current address, or null if this address has not changed.
+  // called for these ids before, the result of Prepare is used. If the memory is not shared,
+  // Prepare must have been called. `values` is the cache's current address, or null if this address
+  // has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
-  // the rows and call FinishMove before any other call on the table.
+  // Does the host's work of a later Lookup in advance. If the memory is not shared, the caller must
+  // move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
@@ -75,8 +77,8 @@ class DeviceCache {
 
   // ---- moves
 
-  // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
-  // writes the changed rows back by itself and returns nothing.
+  // Returns the rows whose newest value is only on the device, for FinishMove. If the memory is
+  // shared, FetchDirty writes the changed rows back itself and returns no rows.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
   // `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes do not match

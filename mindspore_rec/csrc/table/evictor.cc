@@ -22,8 +22,9 @@ namespace {
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
 // If the table exceeds its capacity, a step evicts at most this number of rows plus twice the
-// number of rows that the step inserted. The eviction of these rows takes about a millisecond.
-// After the capacity is lowered, several steps may be needed to evict all rows over the capacity.
+// number of rows that the step inserted. The eviction of this number of rows takes about a
+// millisecond. After the capacity is lowered, several steps may be needed to evict all rows over
+// the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -50,7 +51,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // With on_trigger, no row is due until the first trigger.
+  // If `on_trigger` is set, no row is due until the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -88,7 +89,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   if (seconds <= context.time) return;
   const bool first = context.time == 0;
   context.time = static_cast<uint32_t>(seconds);
-  // Rows that are older than the first event time get the first event time.
+  // In rows that are older than the first event time, the time is set to the first event time.
   if (first) {
     // If there was an earlier first event time, the clock has been reset to "no event time" since
     // then. Rows that have the earlier first event time no longer match the kept digest.

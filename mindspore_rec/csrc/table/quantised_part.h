@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // QuantisedPart: the operations of a table whose rows are int8 or int4. QuantisedPart is a part of
-// a table and runs under the table's mutex.
+// a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 // The hash covers the row's key, the row's place, and the structure version when the handle was
 // created. So only handles that the table has created are accepted. The version changes when a row
 // leaves the table and when rows get another layout. So an accepted handle always belongs to its
-// original row. RowHandles is a part of a table and runs under the table's mutex.
+// original row. RowHandles is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>

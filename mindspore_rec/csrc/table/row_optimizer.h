@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowOptimizer: the update rule of a table's rows, and the layout of rows that the rule requires.
-// RowOptimizer is a part of a table and runs under the table's mutex.
+// RowOptimizer is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // True if `rule` is of the same kind as the current rule. In this case, rows keep their layout
-  // and state.
+  // True if `rule` is of the same kind as the current rule. If the kind is the same, rows keep
+  // their layout and state.
   bool KeepsState(const Rule& rule) const;
-  // Replace the rule by a rule of the same kind; its constants may differ. Return the new rule's
-  // number.
+  // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
+  // new rule's number.
   int64_t Replace(const Rule& rule);
   // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }

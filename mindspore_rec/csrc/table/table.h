@@ -104,7 +104,7 @@ class Table {
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
   // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
-  // this table; that inner lookup is not recorded.
+  // this table; the lookup of these keys is not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up rows as LookupTrain does, but return one handle per id [ids.size, 2] instead of a
@@ -195,7 +195,7 @@ class Table {
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
-  // table is empty afterwards. A tier that failed is cleared before it is used again. If memory
+  // table is empty after the call. A tier that failed is cleared before it is used again. If memory
   // runs out, all rows remain.
   void Clear();
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableAdmission: the calls that decide which keys get rows, and the counts of keys without rows.
-// Any thread may call the methods of TableAdmission, which run under the table's mutex and throw
-// the exceptions of Table.
+// Any thread may call the methods of TableAdmission; the methods lock the table's mutex and throw
+// the same exceptions as Table.
 #pragma once
 
 #include <cstddef>

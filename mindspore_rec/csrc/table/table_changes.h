@@ -2,7 +2,8 @@
 //
 // TableChanges: the calls that record and return a table's changes since a mark, and the calls on
 // the digest of all rows. The digest is updated whenever rows change. Any thread may call the
-// methods of TableChanges, which run under the table's mutex and throw the exceptions of Table.
+// methods of TableChanges; the methods lock the table's mutex and throw the same exceptions as
+// Table.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ class TableChanges {
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
-  // Let every shard compute its digest again, and keep the digest up to date from then on.
+  // Make every shard compute its digest again and, from then on, keep the digest up to date.
   void RenewDigest();
   // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
   // cache.

@@ -2,7 +2,7 @@
 //
 // TableClock: the calls on a table's clock. The clock counts the completed steps and stores the
 // event time; the ages of rows are measured by the clock. Any thread may call the methods of
-// TableClock, which run under the table's mutex and throw the exceptions of Table.
+// TableClock; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class TableClock {
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, or 0 if the table never had an event time. A row that
-  // is older than the first event time gets the first event time.
+  // Return the first event time of the table, or 0 if the table never had an event time. In a row
+  // that is older than the first event time, the time is set to the first event time.
   uint32_t first_time();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableEviction: the calls that control the eviction of rows. Any thread may call the methods of
-// TableEviction, which run under the table's mutex and throw the exceptions of Table.
+// TableEviction; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstddef>

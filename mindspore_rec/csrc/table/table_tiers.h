@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
-// call the methods of TableTiers, which run under the table's mutex and throw the exceptions of
-// Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower tiers.
+// call the methods of TableTiers; the methods lock the table's mutex and throw the same exceptions
+// as Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower
+// tiers.
 #pragma once
 
 #include <cstddef>

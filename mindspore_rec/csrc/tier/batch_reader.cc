@@ -79,7 +79,7 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
     // The kernel owns the buffers until their reads have ended, so wait for all reads.
     const int failed = ring->Submit(std::min({want, under_way, ring->depth() / kFetchShare + 1}));
     if (failed != 0 && failed != EAGAIN && failed != EBUSY) {
-      // The kernel may still write to the buffers, so they are never freed.
+      // The kernel may still write to the buffers, so the buffers are never freed.
       static_cast<void>(owner->release());
       throw IoError(failed, "io_uring_enter failed reading", extents[0].file->path());
     }

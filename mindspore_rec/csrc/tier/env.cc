@@ -92,7 +92,7 @@ class PosixLock : public FileLock {
  public:
   static std::unique_ptr<FileLock> Take(const std::string& path, bool exclusive) {
     Held& held = AllHeld();
-    // A fork waits for this lock, so no child gets a descriptor that is not registered yet.
+    // A fork waits for this lock, so no child inherits a descriptor that is not registered yet.
     const std::lock_guard<std::mutex> guard(held.mutex);
     const int fd =
         ::open(path.c_str(), O_CLOEXEC | (exclusive ? O_RDWR | O_CREAT : O_RDONLY), 0644);

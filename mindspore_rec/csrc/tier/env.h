@@ -49,7 +49,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // With direct access, offset, n and data must be multiples of 4096.
+  // If the file was opened with `direct`, offset, n and data must be multiples of 4096.
 
   // Returns the number of bytes read, which is less than n only at the end of the file.
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
@@ -98,8 +98,8 @@ class Env {
   // Makes creations, renames and removals in this directory survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
   // If `exclusive` is true, creates the file if necessary. Throws IoError EBUSY if any process,
-  // including this one, holds the lock exclusively. If `exclusive` is true, also throws EBUSY if a
-  // process holds a shared lock. The lock ends when this process ends. A forked child does not
+  // including this process, holds the lock exclusively. If `exclusive` is true, also throws EBUSY
+  // if a process holds a shared lock. The lock ends when this process ends. A forked child does not
   // share the lock, and can neither keep nor release the lock.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };

@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // The footer must be in the place where WriteFooter puts it, and must extend to the trailer. This
-  // check ensures that the memory for the footer is never larger than the file.
+  // The footer must be at the place where WriteFooter writes it, and must extend to the trailer.
+  // This check ensures that the memory for the footer is never larger than the file.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Segment: one file of the log, open for reading, and the counts of its records. Only a
-// SegmentWriter adds records, and only to the last segment. Readers hold a shared_ptr, so the file
-// may be removed while they read.
+// SegmentWriter adds records, and only to the last segment. Each reader has a shared_ptr to the
+// Segment, so the file may be removed while it is being read.
 #pragma once
 
 #include <functional>

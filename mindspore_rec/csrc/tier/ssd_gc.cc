@@ -2,8 +2,8 @@
 //
 // Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log,
 // in the same way as new rows. So in the log, a newer version of a row always follows an older
-// version. After the appended rows are synced, the segment leaves the manifest and its file is
-// removed.
+// version. After the appended rows are synced, the segment is deleted from the manifest, and the
+// segment's file is removed.
 //
 // A tombstone must stay as long as the disk may have an older row of the tombstone's key. Let
 // `born` be the segment where the erasure was first written. The tombstone can be removed when

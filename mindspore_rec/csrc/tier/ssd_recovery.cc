@@ -6,7 +6,7 @@
 // record.
 //
 // The directory is locked before any access, because another process may change an unlocked
-// directory. A number in a file is accepted only if the file's size allows it.
+// directory. A number in a file is accepted only if it is possible for the file's size.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>

@@ -121,8 +121,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // Rows collected so far are returned, because the walk would not visit them again. The next
-      // call then throws the error.
+      // The rows that were collected so far are returned, because the walk would not visit these
+      // rows again. The next call then throws the error.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -248,8 +248,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // If another segment had this ordinal before, either that segment or the given segment has been
-    // removed.
+    // If `doubts` belongs to a different segment with this ordinal, then that segment or the given
+    // segment has been removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;

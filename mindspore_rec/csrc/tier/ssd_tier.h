@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h). In
-// memory, the tier has an exact index, which takes at most 16 bytes per row. Writes are sequential.
-// Reads are sorted, merged and sent to the disk many at a time. A background thread collects
-// segments with many dead records.
+// SsdTier: a Tier in a directory of files. The tier stores rows in a log of segments (see
+// format.h). In memory, the tier has an exact index, which takes at most 16 bytes per row. Writes
+// are sequential. Reads are sorted, merged and sent to the disk many at a time. A background thread
+// collects segments with many dead records.
 //
 // Guarantees, in addition to the guarantees of Tier:
 //
@@ -17,7 +17,7 @@
 //    still works. After a failed sync, the tier must be opened again before it can be written;
 //    other errors do not require this.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time. It needs memory for a few
+//  * A Scan reads the log in order, one or two megabytes at a time. A Scan needs memory for a few
 //    buffers of one or two megabytes. At the end, the scan reads one by one the rows that were
 //    appended during the scan.
 //

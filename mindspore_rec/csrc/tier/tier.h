@@ -3,8 +3,9 @@
 // Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
 // block of bytes, in which the caller stores value, optimizer state and metadata.
 //
-// Any thread may call any member at any time. Concurrent writes of one key take effect in some
-// order. For each key, Read returns the row that the key had at some moment during the call.
+// Any thread may call any member at any time. Concurrent writes of one key take effect one after
+// another, in any order. For each key, Read returns the row that the key had at some moment during
+// the call.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +71,7 @@ class Tier {
   virtual size_t size() const = 0;
   virtual size_t row_bytes() const = 0;
 
-  // Returns all keys that the tier has at one moment, in no fixed order.
+  // Returns all keys that are in the tier at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
   // Starts a walk over the rows. If a row exists during the whole walk, the walk returns it at

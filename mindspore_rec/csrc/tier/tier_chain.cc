@@ -66,8 +66,8 @@ TierChain::TierChain(std::vector<Level> levels)
       spilling_(levels_.size()) {}
 
 // A row that moves down is written to the lower level first, and then erased from the upper level.
-// So the search finds the row even while it moves. A row may also move up, from a level that was
-// not searched yet to a level that was already searched. If a row has moved up, all levels are
+// So the search finds the row even while the row moves. A row may also move up, from a level that
+// was not searched yet to a level that was already searched. If a row has moved up, all levels are
 // searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {

@@ -35,8 +35,9 @@ std::thread StartThread(const char* purpose, Fn fn) {
   }
 }
 
-// Lowers the calling thread's priority. The dense network runs in lockstep on all cores, so it
-// waits for the slowest core. If the system refuses the lower priority, the call has no effect.
+// Lowers the calling thread's priority. The dense network runs on all cores at the same pace, so
+// the slowest core determines its speed. If the system refuses the lower priority, the call has no
+// effect.
 inline void YieldToOperators() {
   IsBackground() = true;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 4);

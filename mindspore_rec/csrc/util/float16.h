@@ -2,7 +2,8 @@
 //
 // float16: the half precision format of IEEE 754. Conversions use bit operations, and their results
 // equal the results of the F16C instructions. A float16 has 11 bits of precision and ranges from
-// 2^-24 to 65504. Always inlined, because the kernels of every instruction set use it.
+// 2^-24 to 65504. This function is always inlined, because the kernels of every instruction set use
+// it.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Releases Python's lock while the core waits. While a thread has Python's lock, it must not wait
-// for a table. The thread that uses the table may need Python's lock, because a tier may be a
-// Python object. The core does not depend on Python, so the Python module sets the functions that
-// release the lock.
+// Releases Python's lock while the core waits. A thread that has Python's lock must not wait for a
+// table. The thread that uses the table may need Python's lock, because a tier may be a Python
+// object. The core does not depend on Python, so the Python module sets the functions that release
+// the lock.
 #pragma once
 
 namespace msrec {

@@ -199,9 +199,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// A sleeping worker must not wake up on the caller's CPU. If other programs use the remaining CPUs,
-// the system would repeatedly wake the worker on the caller's CPU, and both threads would share
-// this CPU.
+// A sleeping worker must not wake up on the caller's CPU. If other programs used the remaining
+// CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads would
+// share that CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;

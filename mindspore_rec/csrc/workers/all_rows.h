@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AllRows: the rows of a table on all workers, read and changed by a single worker. AllRows
-// accesses this worker's rows directly, and other workers' rows through their RowService. Only one
-// worker calls the methods; at the same time, the other workers may do other work.
+// accesses this worker's rows directly, and the rows of another worker through that worker's
+// RowService. Only one worker calls the methods; at the same time, the other workers may do other
+// work.
 //
 // If a table is replicated, this worker has all rows. So AllRows reads only this worker's rows, but
 // changes the rows of all workers. If a call fails on one worker, the message names that worker;
@@ -38,7 +39,7 @@ class AllRows {
   Explanation Explain(int64_t key);
 
  private:
-  // The ids for one worker.
+  // The ids that are sent to one worker.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<size_t> at;  // place of each among the caller's ids
@@ -46,8 +47,8 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops go to
-  // this worker, which handles dropped ids.
+  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops are
+  // assigned to this worker, which handles dropped ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
   // Return the ids, grouped by the worker that must change their rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;

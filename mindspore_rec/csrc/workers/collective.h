@@ -110,8 +110,9 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, an action that all workers do after they have agreed. If fn throws on this worker, the
-  // channel becomes unusable, because the other workers cannot continue with this worker.
+  // Call fn, which makes a change that all workers make after they have agreed. If fn throws on
+  // this worker, the channel becomes unusable, because the other workers cannot continue with this
+  // worker.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {

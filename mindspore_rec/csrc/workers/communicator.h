@@ -2,7 +2,8 @@
 //
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
 // size). A channel has one communicator on each worker. All workers make the collective calls of a
-// channel in the same order, with one thread at a time on each worker. Every wait has a time limit.
+// channel in the same order, and each worker makes them from one thread at a time. Every wait has a
+// time limit.
 #pragma once
 
 #include <atomic>
@@ -105,8 +106,8 @@ class Communicator {
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
-  // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
-  // all_bytes[rank()] bytes, and may be the place of these bytes in `all`.
+  // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` points
+  // to all_bytes[rank()] bytes, and may point to the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called Barrier.
   void Barrier();

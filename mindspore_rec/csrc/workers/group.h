@@ -14,8 +14,8 @@
 
 namespace msrec {
 
-// Channels, in the order of creation. Each channel serves one kind of thread, so the threads of a
-// worker never wait for each other's messages.
+// Channels, in the order of creation. Each channel is used by one kind of thread, so the threads of
+// a worker never wait for each other's messages.
 enum class Channel {
   kStep,        // operators of a step
   kControl,     // the main thread of Python
@@ -29,7 +29,8 @@ constexpr std::array<const char*, 6> kChannelNames = {"step",       "control", "
 
 class WorkerGroup {
  public:
-  // Takes one communicator for each of kChannelNames, all with the same rank and size.
+  // `channels` contains one communicator for each name in kChannelNames; all communicators have the
+  // same rank and size.
   explicit WorkerGroup(std::vector<std::unique_ptr<Communicator>> channels);
 
   int rank() const { return rank_; }

@@ -2,9 +2,9 @@
 //
 // LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
 // owners return the rows (lookup_messages.cc). The batches are planned before this exchange, and
-// rows are expanded to positions or bags after it (lookup_exchange.cc). Each owner prepares lookups
-// of its rows. The owners agree that all lookups can be done, and then do them. Internal to those
-// files.
+// rows are expanded to positions or bags after this exchange (lookup_exchange.cc). Each owner
+// prepares lookups of its rows. The owners agree that all lookups can be done, and then do the
+// lookups. Internal to those files.
 #pragma once
 
 #include <memory>

@@ -140,7 +140,8 @@ std::vector<int> MpiCommunicator::Missing(const Messages& messages) const {
   return missing;
 }
 
-// Ends the job if this worker waits for a worker that has left, or if the time limit is over.
+// Ends the job if this worker waits for a worker that has announced its end, or if the time limit
+// is over.
 void MpiCommunicator::LookAround(const Messages& messages, double seconds, double* since_left) {
   constexpr double kUnderWay = 0.5;  // seconds for what a worker sent before it left
   const std::vector<int> missing = Missing(messages);

@@ -54,8 +54,8 @@ class MpiCommunicator final : public Communicator {
   // Starts to send or to receive in pieces of at most MpiJob::most_bytes.
   void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
   void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
-  // Waits for all messages. Ends the job if the wait takes too long or a worker has left. Throws
-  // WorkerError if a worker has sent an unexpected number of bytes.
+  // Waits for all messages. Ends the job if the wait takes too long or a worker has announced its
+  // end. Throws WorkerError if a worker has sent an unexpected number of bytes.
   void Wait(Messages* messages);
   // Frees single messages that have been sent.
   void DropSent();

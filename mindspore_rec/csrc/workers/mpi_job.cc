@@ -158,7 +158,7 @@ void MpiJob::TakeNotes() {
       if (kind == kLeftNote) left_[sender].store(true, std::memory_order_release);
       if (kind == kNeededNote) needed_.store(true, std::memory_order_release);
       if (kind == kReportNote && !ending_.load()) {
-        // One report is enough, even if several workers request it.
+        // One report is enough, even if several workers request a report.
         if (!std::exchange(reported_, true)) {
           PrintReport(Me() + "worker " + std::to_string(sender) +
                       " has waited for too long and ends the job");

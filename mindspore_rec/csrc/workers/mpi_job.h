@@ -62,12 +62,13 @@ class MpiJob {
   // Whether a worker has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
-  // Throws WorkerError if this worker has announced its end, because no exchange is allowed then.
+  // Throws WorkerError if this worker has announced its end, because no exchange is allowed after
+  // that.
   void RequireMember() const;
 
   // Announce the end of this worker, and wait until all workers have announced their end. Return
-  // false at once if another worker still waits for this worker in an exchange. Exchanges of other
-  // threads get a few seconds to finish.
+  // false at once if another worker still waits for this worker in an exchange. Leave waits a few
+  // seconds for exchanges of other threads to finish.
   bool Leave();
   // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
   // waits for this worker.

@@ -28,7 +28,7 @@ struct Registry {
   int64_t next = 1;
 
   // The tables of the parent process, in a forked child. The child must not use the parent's
-  // tables. In the child, the names of these tables are free.
+  // tables. In the child, the names of the parent's tables are free.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };

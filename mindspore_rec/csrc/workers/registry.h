@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables by number: MindSpore's operators get only tensors, so they identify their table by a
-// number. A number is never reused. So if a graph outlives its table, an operator of the graph
+// Tables by number: MindSpore's operators receive only tensors, so an operator identifies its table
+// by a number. A number is never reused. So if a graph outlives its table, an operator of the graph
 // throws an error and never uses another table.
 #pragma once
 

@@ -7,10 +7,10 @@
 // rounding. Repeated runs produce the same bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
-// gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
-// this worker's rows. All workers call the methods of a step in the same order, except Accumulate
-// and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
-// owner first prepares the lookup, all owners agree, and then the lookup is done.
+// gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
+// updates only this worker's rows. All workers call the methods of a step in the same order, except
+// Accumulate and Step. If one worker fails, all workers throw an exception (collective.h), and no
+// rows change. Each owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
 // keys. On an idle worker, training lookups return zeros, and gradients are dropped.
@@ -62,13 +62,13 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // These methods do the same as the methods of Table, but over all workers.
+  // The methods below do the same as the methods of Table, but over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // These methods match the methods of Table, but do not support a replicated table. Only the
+  // The methods below match the methods of Table, but do not support a replicated table. Only the
   // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure, the table has neither gradients nor lookups.

@@ -35,7 +35,7 @@ class FollowedRun:
     Args:
         path: the directory of the run.
         served: the served state; no checkpoint has been loaded into it yet. The followed run
-            updates it.
+            updates this state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
         scrub_seconds: as for `Predictor`. Default: 0, never.

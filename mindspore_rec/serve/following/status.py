@@ -28,8 +28,7 @@ class Status:
         watermark: newest event time in the state, in seconds since 1970; None if the state has no
             event time.
         lag: number of deltas in the directory that are newer than the state.
-        following: True if new deltas are applied automatically, and the thread or process that
-            applies them does not hang.
+        following: True if a thread or process applies new deltas automatically and does not hang.
         looked_seconds: seconds since the run's directory was last checked; None if it was never
             checked.
         deltas_applied: number of deltas applied so far.

@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # If the program has already imported MindSpore, it may have set MindSpore's mode.
+        # If the program has already imported MindSpore, the program may have set MindSpore's mode.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()

@@ -236,7 +236,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 class _Streams:
     """Record of the long-lived calls; if there are too many calls, the oldest call is ended.
 
-    A watching client or a load balancer starts a new stream when the server ends its stream.
+    When the server ends a stream, the watching client or load balancer starts a new stream.
     """
 
     def __init__(self, most: int) -> None:

@@ -61,10 +61,11 @@ class Bounds:
 class Guard:
     """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
 
-    A request without a valid token gets 401; a request with a token that lacks the required role
-    gets 403. A prediction gets 429 if too many predictions are in flight, and 503 if the server is
-    stopping. Any request gets 431 if its head is too large, 408 if its body does not arrive, and
-    503 if its response takes too long.
+    A request without a valid token is answered with 401; a request with a token that lacks the
+    required role is answered with 403. A prediction is answered with 429 if too many predictions
+    are in flight, and with 503 if the server is stopping. Any request is answered with 431 if its
+    head is too large, with 408 if its body does not arrive, and with 503 if its response takes too
+    long.
 
     Args:
         app: the application.

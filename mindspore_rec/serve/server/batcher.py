@@ -229,7 +229,7 @@ class Batcher:
         except BaseException as error:
             if len(batch) == 1:
                 return [_Outcome(batch[0], None, _for_a_future(error))]
-            # One of the requests may have caused the error, so run each request alone.
+            # A single request may have caused the error, so run each request alone.
             return [each for request in batch for each in self._outcomes([request])]
         return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
 

@@ -145,7 +145,8 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
-        # Nearly all requests are predictions, which are answered on this short path.
+        # Nearly all requests are predictions, so this function answers predictions by the shortest
+        # path.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])
             if match is not None:
@@ -243,8 +244,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # If the request is cancelled, its thread continues. The next thread may start only when
-        # this thread has ended.
+        # If the request is cancelled, the request's thread continues. The next thread may start
+        # only when this thread has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

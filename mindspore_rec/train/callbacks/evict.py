@@ -165,9 +165,9 @@ class EvictedKeysCallback(Callback):
     """Callback that passes evicted keys to a function or file after each step with evictions.
 
     Args:
-        receiver: function that takes a table's name and the table's `EvictedKeys`, or the path of a
-            file to append to. One line is appended for each key: table, key, reason, step and event
-            time, separated by tabs.
+        receiver: function with two arguments, a table's name and the table's `EvictedKeys`; or the
+            path of a file, to which lines are appended. One line is appended for each key: table,
+            key, reason, step and event time, separated by tabs.
 
     Raises:
         TypeError: `receiver` is neither a callable nor a path.

@@ -172,10 +172,10 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. The directory is not used if a
             `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
             temporary files.
-        cuts: number of times that, instead of ending, the training goes back to the state of the
-            best evaluation and multiplies its learning rates by `factor`. After each cut, the count
-            of evaluations without improvement starts again from 0. Needs `restore_best`. Default:
-            0.
+        cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
+            state of the best evaluation and multiplies its learning rates by `factor`. After each
+            cut, the count of evaluations without improvement starts again from 0. Needs
+            `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
@@ -270,7 +270,7 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """If the training had stopped early before it was restarted, stop at once.
+        """If the training stopped early before the restart, stop at once.
 
         Raises:
             ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
@@ -347,8 +347,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        The newest checkpoint may have been saved before its step was evaluated. In this case, a
-        restart needs the best weights of an earlier step.
+        The newest checkpoint may have been saved before the evaluation that followed its step. In
+        this case, a restart needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -400,8 +400,8 @@ class ReduceLROnPlateau(_Watch):
 
     All constant learning rates of the optimizers are multiplied by `factor`. The rates of dense
     parameters, of tables and of all parameter groups are lowered. A checkpoint saves the lowered
-    rates. Rates of `FTRL` are not lowered, because its state is in units of 1 / rate. In a
-    `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
+    rates. Rates of `FTRL` are not lowered, because the state of `FTRL` is in units of 1 / rate. In
+    a `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not

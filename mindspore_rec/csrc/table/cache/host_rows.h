@@ -34,9 +34,9 @@ class HostRows {
   // small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
-  // fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier
-  // batches are not demoted. Without `prefetching`, throws std::invalid_argument if not all rows
-  // fit.
+  // fit. If `prefetching` is true, the number may be smaller than `rows`, because rows for earlier
+  // batches are not demoted. If `prefetching` is false, throws std::invalid_argument if not all
+  // rows fit.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {

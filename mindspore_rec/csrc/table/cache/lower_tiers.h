@@ -50,7 +50,7 @@ class LowerTiers {
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
-  // Open the tiers, unless they are open, and return the queue in front of them.
+  // Open the tiers, unless they are open, and return the queue in front of the tiers.
   WriteBehind& Queue();
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
@@ -67,8 +67,8 @@ class LowerTiers {
 
   // Erase the copies of rows that have left the table. Called before reads, writes and walks.
   void EraseDeparted();
-  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read
-  // these rows.
+  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
+  // rows that were found.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
   // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
@@ -105,9 +105,10 @@ class LowerTiers {
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
   // Clear tiers that the table no longer uses. If clearing fails, the thread of the queue, Flush,
   // the next change of the layout and Close try to clear the tiers again. Until the tiers are
-  // cleared, the old rows only take space. The table never reads the old rows: a generation is
-  // opened a second time only after its rows have been cleared. Flush throws as long as the old
-  // rows exist. So if this run ends with a successful Flush, a later run cannot find old rows.
+  // cleared, the old rows occupy space but have no other effect. The table never reads the old
+  // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
+  // as long as the old rows exist. So if this run ends with a successful Flush, a later run cannot
+  // find old rows.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -140,8 +141,8 @@ class LowerTiers {
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read. A tier that is no longer read stores rows in
   // an earlier layout, or in a new layout that could not be completed. A queue in this list
-  // contains only the request to clear the queue's tier. The queue retries this request by itself.
-  // Flush and the next change of the layout wait until all queues in this list are empty.
+  // contains only the request to clear the queue's tier. The queue repeats this request until it
+  // succeeds. Flush and the next change of the layout wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

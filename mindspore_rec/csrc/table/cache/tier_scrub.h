@@ -4,10 +4,10 @@
 // reads and checks each record once per round. The walk also reads records that training has not
 // read for a long time, and copies of rows that are also in host memory. If a tier moves, writes or
 // erases a row during the walk, the walk reads either the old state or the new state of the row.
-// The walk may miss a row that has just been read and written, but it never reports an undamaged
-// row.
+// The walk may miss a row that has just been read and written, but the walk never reports an
+// undamaged row as damaged.
 //
-// The class is a part of LowerTiers; the table's mutex protects it.
+// TierScrub is a part of LowerTiers; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>

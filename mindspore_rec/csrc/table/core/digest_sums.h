@@ -18,7 +18,7 @@ namespace msrec {
 class DigestSums {
  public:
   DigestSums() = default;
-  // Keeps one sum per time if `eviction` limits the age of rows.
+  // Keeps one sum per time of last use if `eviction` limits the age of rows.
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
@@ -69,8 +69,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add or subtract a row that has no place in host memory. Add its digest to the sum for the row's
-  // last use; RemoveBelow subtracts the digest again.
+  // Add or subtract a row that has no place in host memory. AddBelow adds the row's digest to the
+  // sum for the row's last use; RemoveBelow subtracts the digest again.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);

@@ -75,9 +75,10 @@ class Shard {
   // Reserve memory for `keys` keys in the change log and in the eviction log. After this call,
   // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
-  // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. With
-  // kTrain and kInsert, admitted keys get rows, and all rows are counted and touched. With kPut,
-  // all keys get rows without admission. With any other purpose, the shard does not change.
+  // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
+  // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched.
+  // If the purpose is kPut, all keys get rows without admission. For any other purpose, the shard
+  // does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
@@ -175,8 +176,8 @@ class Shard {
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
-  // that the step or call holds are left out. Rows that prefetched batches hold are included only
-  // if `prefetched` is true.
+  // that must stay in host memory for the current step or call are left out. Rows that prefetched
+  // batches hold are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // `place` is the place of a candidate. Return the row in this place.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
@@ -203,7 +204,7 @@ class Shard {
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
-  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses its victims among
+  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses the victims among
   // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
   // Fill batch->row from the index; due rows are included.

@@ -37,7 +37,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // Return whether batch `number` is prefetched and not released, so that its rows are still
+  // Return whether batch `number` is prefetched and not released; if so, the batch's rows are still
   // needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
@@ -86,8 +86,8 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // True if the table has an identity index. In such an index, the key itself determines the place,
-  // and even an unused key has a place.
+  // True if the table has an identity index. In an identity index, the key itself determines the
+  // place, and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
   // Return whether a key of the vocabulary gets a place only at its first training. For an
   // untrained key, a lookup returns the key's first value.

@@ -51,7 +51,7 @@ class ShardDigests {
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
   // Make room for `places` places.
   void Grow(size_t places) noexcept;
-  // Prefetch the memory that Take changes for a place.
+  // Prefetch the memory that Take accesses for a place.
   void Prefetch(uint32_t id) const {
     __builtin_prefetch(digests_.data() + id, 1);
     sums_.Prefetch(id);

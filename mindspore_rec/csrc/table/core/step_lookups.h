@@ -78,7 +78,7 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient; only one of the two vectors is used.
+    // A copy of the gradient. The copy uses only one of the two vectors.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

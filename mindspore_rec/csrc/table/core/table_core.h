@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableCore: the shared state of a table's parts: its configuration, its shards, and the lookups of
-// the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
-// RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
+// TableCore: the state that a table's parts share. The state consists of the configuration, the
+// shards, and the lookups of the current step. Table owns it. The parts (BatchLookup, RowReader,
+// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore and run under the
+// table's mutex.
 //
 // Error messages begin with the table's name (Where). Methods that check arguments throw
 // std::invalid_argument, unless their comment names another exception.
@@ -73,7 +74,7 @@ struct TableCore {
   // of Shard::Adopt sets this layout.
   void TakeLayout(const RowLayout& layout);
 
-  // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.
+  // Whether every shard keeps a digest. If a shard runs out of memory, it drops its digest.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

@@ -35,7 +35,8 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name prepended. This call does not require the mutex.
+  // Return the message with the table's name prepended. The caller of Where need not hold the
+  // mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -88,7 +89,8 @@ class UpperTier {
   // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
   // `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
-  // Append a copy of a victim, with its newest values from a device cache.
+  // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
+  // values.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
   // Free the place of a victim that is in a lower tier now.
   void Free(const VictimCandidate& victim) noexcept;

@@ -85,8 +85,8 @@ class DeviceRows {
   // Drops all rows without updating their blocks.
   void Clear();
 
-  // Returns the number of slots that this step would use if the batch were added. A step uses the
-  // pinned slots, plus one slot for each key of the batch that has no pinned slot.
+  // Returns the number of slots that this step would use if the batch were added. In addition to
+  // the pinned slots, a step uses one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
   // Reserves memory for all data that Assign records. The batch's keys must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);

@@ -152,7 +152,7 @@ bool SlotMap::Refill() {
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  // With LRU, pinned slots were used last, so none of them is a candidate.
+  // With LRU, pinned slots were used last, so no pinned slot is a candidate.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
     if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }
