@@ -52,8 +52,8 @@ def propose_admission(
 ) -> AdmissionProposal | None:
     """Return the greatest threshold that saves 30 % of the memory for at most 1 % of the hits.
 
-    Memory grows with the number of different keys. The batches must be successive rows of the data,
-    not a sample: in a sample, frequent keys look rare.
+    Memory grows with the number of different keys. The batches must be successive rows of the data.
+    A sample of the data does not suffice, because frequent keys look rare in a sample.
 
     Args:
         batches: int64 keys of one column, one array per training batch, in the order of training.

@@ -16,7 +16,7 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# Keys of a block in the order of the samples, number of keys of each sample, event times.
+# Keys of a block in the order of the samples, number of keys of each sample, and event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 

@@ -15,8 +15,8 @@ __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker. A
-# lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
-# headers, gradients and verdict. The training loop exchanges batches and losses. The average of
+# lookup cell exchanges headers, keys, statuses and rows. The gradient of a lookup cell exchanges
+# headers, gradients and statuses. The training loop exchanges batches and losses. The average of
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3

@@ -27,7 +27,8 @@ class SchemaLog(KeyLog):
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
             training.
-        table: name of the table. Default: None, the table of all columns without own settings.
+        table: name of the table. Default: None, the table of all columns that have no settings of
+            their own.
 
     Raises:
         TypeError: `rows` were not returned by `mindspore_rec.data.read`.

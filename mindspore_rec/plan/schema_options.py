@@ -86,7 +86,7 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
 
 
 def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaLog]]:
-    """Return the logs of tables of the rows' schema.
+    """Return the logs of the tables in the rows' schema.
 
     Args:
         rows: the rows.

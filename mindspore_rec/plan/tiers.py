@@ -87,7 +87,7 @@ class TierUse:
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
-        rows: rows in the tier at the end.
+        rows: number of rows in the tier at the end of the log.
         served: share of a step's distinct keys whose rows were already in the tier when the step
             began.
         read_rows: rows promoted from the tier per step; 0 for host memory.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products by oneDNN. A product runs on the calling thread only. A caller that wants to use
-// several threads must split the product. The library is opened at run time (MindSpore ships a
-// copy).
+// several threads must split the product. The library oneDNN is opened at run time; MindSpore
+// contains a copy of the library.
 #pragma once
 
 #include <cstddef>

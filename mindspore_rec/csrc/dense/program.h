@@ -98,7 +98,7 @@ struct BatchRun {
   int64_t padded() const { return slices * slice_rows; }
 };
 
-// Returns element i, or null if there is none.
+// Returns element i, or null if there is no element i.
 template <typename T>
 T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;

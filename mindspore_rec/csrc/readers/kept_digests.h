@@ -44,7 +44,7 @@ class KeptDigests {
 
   // Append at least `least` keys, and the kept halves of their digests, beginning at the place
   // `place` of the index. If `place` is 0, a round begins. At the end of a round, Next may append
-  // fewer than `least` keys. Return the next place, or 0 at the end.
+  // fewer than `least` keys. Return the next place, or 0 at the end of the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 

@@ -44,7 +44,7 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
 }
 
 // Return a word with the top bit set in each byte that equals `byte` in `word`. The result must be
-// exact, because an empty entry may still have the slot of an erased row.
+// exact, because an empty entry may still contain the slot of an erased row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;

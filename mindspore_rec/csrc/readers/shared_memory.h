@@ -28,11 +28,11 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. `most_bytes` is the address space for the rows of each
-  // table, and also the address space for all other data together. The file takes memory only for
-  // written pages. If the file allows sealing (MFD_ALLOW_SEALING), its length is sealed. Create
-  // sets rows_offset and rows_bytes in the file's copy of the specs. Requires: no other process has
-  // mapped the file yet.
+  // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
+  // rows of each table, and also the size of the address space for all other data together. The
+  // file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING), its
+  // length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
+  // Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // of a task
 
-// The age limits of a table, evaluated at the time that a root states.
+// The age limits of a table, at the time that a root contains.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)

@@ -36,7 +36,7 @@ class Index {
   // Return the row id of a key, or kNone if the key is absent.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
-  // Add key -> id. Requires: key is absent, and the row's metadata already has the key. Throws
+  // Add key -> id. Requires: key is absent, and the row's metadata already contains the key. Throws
   // std::bad_alloc only if memory is short and the segment has no free entry; the index is then
   // unchanged.
   void Insert(uint64_t hash, uint32_t id);

@@ -65,8 +65,8 @@ struct Kernels {
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // Does the same as accumulate for a gradient in bfloat16. The bits are the same as for the
-  // gradient converted to float32.
+  // Does the same as accumulate for a gradient in bfloat16. The result has the same bits as for the
+  // same gradient in float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);

@@ -49,7 +49,7 @@ __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void
 }
 
 // A table is divided into `parts` parts, and each part has a digest. Returns the index of the part
-// that has the key's row: 0 .. parts - 1.
+// that contains the key's row: 0 .. parts - 1.
 inline uint32_t DigestPart(int64_t key, uint32_t parts) {
   const uint64_t hash = Mix64(HashKey(key) ^ 0xd1b54a32d192ed03ULL);
   return static_cast<uint32_t>((hash >> 32) * parts >> 32);

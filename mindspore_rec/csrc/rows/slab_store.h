@@ -34,7 +34,7 @@ class SlabStore {
   // std::bad_alloc.
   uint32_t Allocate();
 
-  // Requires: id came from Allocate and has not been freed since.
+  // Requires: Allocate has returned id, and id has not been freed since.
   void Free(uint32_t id) noexcept;
 
   char* Row(uint32_t id) const {

@@ -3,10 +3,10 @@
 // DeviceCache: lookups and steps of a table whose rows are in the slots of a device cache
 // (device_rows.h) during training. A slot is a row's place in the cache.
 //
-// If the host shares the cache's memory, the cache moves rows by itself. If the memory is not
-// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the
-// device. The graph then reports the lookups with a gradient, requests the slots of their rows, and
-// updates these slots.
+// If the host shares the cache's memory, DeviceCache moves the rows. If the memory is not shared,
+// the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the device. The
+// graph then reports the lookups with a gradient, requests the slots of their rows, and updates
+// these slots.
 //
 // DeviceCache is a part of Table; the caller must hold the table's mutex. Throws
 // std::invalid_argument for bad arguments, and std::runtime_error if calls are in a wrong order.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Env: all file access of the tiers, so that tests can inject faults. Env::Posix() accesses real
-// files. Every failure is an IoError with the operation, the path and the reason. Any thread may
-// use an Env. Any number of threads may read a File, but only one thread at a time may write the
-// File.
+// Env: the interface for all file access of the tiers. Tests replace the Env to inject faults.
+// Env::Posix() accesses real files. Every failure is an IoError with the operation, the path and
+// the reason. Any thread may use an Env. Any number of threads may read a File, but only one thread
+// at a time may write the File.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
   __builtin_memcpy(&bits, &value, sizeof(bits));
   const uint32_t absolute = bits & 0x7fffffffu;
   const uint32_t normal = ((absolute + 0xfffu + (absolute >> 13 & 1)) >> 13) - (112u << 10);
-  // The last bit of a float32 in [0.5, 1) is 2^-24, like the last bit of a float16 below 2^-14.
+  // The last bit of a float32 in [0.5, 1) has the value 2^-24, like the last bit of a float16 below
+  // 2^-14.
   float shifted;
   __builtin_memcpy(&shifted, &absolute, sizeof(shifted));
   shifted += 0.5f;

@@ -15,8 +15,8 @@
 namespace msrec {
 
 // MurmurHash3's 64-bit finalizer (Appleby). The hash is a bijection, so two keys never have the
-// same hash. Always inlined, so that files for different instruction sets share no copy of the
-// function.
+// same hash. This function is always inlined, so that files for different instruction sets share no
+// copy of the function.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;

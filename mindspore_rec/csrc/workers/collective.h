@@ -33,7 +33,7 @@
 
 namespace msrec {
 
-// An operation failed on another worker; the exception has that worker's message.
+// Thrown if an operation failed on another worker; the exception contains that worker's message.
 struct OtherWorkerFailed : WorkerError {
   using WorkerError::WorkerError;
 };

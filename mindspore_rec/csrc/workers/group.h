@@ -40,7 +40,7 @@ class WorkerGroup {
   // Sets the wait limit of all channels.
   void SetWaitLimit(double seconds);
 
-  // Begins a step. `samples` has the number of samples of each worker's batch, at least 0. Any
+  // Begins a step. `samples` contains the number of samples in each worker's batch, at least 0. Any
   // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
   // if the length differs from size(), or if a number is negative. If `summed` is true, losses and
   // gradients are sums over samples, so each worker with samples has the weight 1.

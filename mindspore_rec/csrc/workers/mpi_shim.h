@@ -37,10 +37,10 @@ struct MpiShim {
               MpiRequest* request);
   int (*receive)(MpiHandle communicator, void* data, int bytes, int from, int tag,
                  MpiRequest* request);
-  // Completes some of `n` requests, which become null_request. `done` becomes the number of
-  // completed requests, and `places` contains their indexes. `errors` contains an error code for
-  // each completed request; `bytes` contains the number of received bytes for each request that
-  // receives. `done` becomes -1 if all requests are already null at the call.
+  // Completes some of `n` requests; completed requests become null_request. `done` becomes the
+  // number of completed requests, and `places` contains their indexes. `errors` contains an error
+  // code for each completed request; `bytes` contains the number of received bytes for each request
+  // that receives. `done` becomes -1 if all requests are already null at the call.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
   // Takes the next message with the tag, if one has arrived; `receive_matched` then receives the
   // message's data.

@@ -35,8 +35,8 @@ void WeightedSum(Communicator& channel, float* data, size_t n, const float* weig
 // Does the same as WeightedSum() for several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of several arrays: array i has spans[i].size floats at from[i]. The floats at
-// from[i] do not change; the sums go to the spans.
+// Does the same as WeightedSum() for several arrays; array i consists of the spans[i].size floats
+// at from[i]. The floats at from[i] do not change; the sums are written to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);

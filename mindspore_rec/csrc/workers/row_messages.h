@@ -37,7 +37,7 @@ enum class RowRequest : uint32_t {
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values from a message. All read methods throw std::runtime_error if the message is too
-// short or has values that no worker writes.
+// short or contains values that no worker writes.
 class MessageReader {
  public:
   // Requires: the message outlives this object.

@@ -6,8 +6,8 @@
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the
-// service has locked a table, it never waits for another worker. So an answer waits at most for an
-// operation on the table.
+// service has locked a table, it never waits for another worker. So an answer waits only for
+// operations on the table.
 #pragma once
 
 #include <atomic>

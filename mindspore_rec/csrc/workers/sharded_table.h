@@ -53,8 +53,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives this object. The placement of `table` has the exchange's rank
-  // and number of workers.
+  // Requires: the exchange outlives this object. The placement of `table` must have the same rank
+  // and the same number of workers as the exchange.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }

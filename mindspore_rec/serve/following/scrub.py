@@ -221,7 +221,7 @@ class _Table:
 
 
 class _Tables:
-    """Rows of all tables, as `ScrubbedRows` for the loop of scrubbers."""
+    """Rows of all tables, in the form (`ScrubbedRows`) that a scrubber's loop reads."""
 
     active = True
     pause = 1.0
@@ -256,7 +256,7 @@ class Scrubber:
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
         seconds: planned duration of a round.
-        lock: held while a checkpoint is applied, and while some rows are compared.
+        lock: lock that is held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns True if the tables contain a complete state.
     """
 

@@ -36,7 +36,7 @@ class Tls:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: other users may read the key, the key does not fit the certificate, or
+        ValueError: other users may read the key, the key does not match the certificate, or
             `client_ca` has no certificate.
     """
 

@@ -305,7 +305,7 @@ def parsed_models(path: str | None, name: str, models: list[str] | None) -> list
     """Return the names and directories of the models in a command line.
 
     Raises:
-        ValueError: the options have no model, or a model that is not NAME=PATH.
+        ValueError: the options contain no model, or a model that is not of the form NAME=PATH.
 
     Example:
         >>> parsed_models(None, "model", ["click=runs/a", "buy=runs/b"])

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing. So a
-// slow sweep, one slice per step, suffices to free the space of due rows. To evict because of the
-// table's capacity, rows are chosen from a sample of the sweep. LowerEviction is a part of a table;
-// the caller must hold the table's mutex.
+// slow sweep, one slice per step, suffices to free the space of due rows. If the table exceeds its
+// capacity, the evicted rows are chosen from a sample of rows that the sweep visits. LowerEviction
+// is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>

@@ -103,8 +103,8 @@ class LowerTiers {
   // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
   // longer read.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. If clearing fails, the thread of the queue, Flush,
-  // the next change of the layout and Close try to clear the tiers again. Until the tiers are
+  // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
+  // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
   // as long as the old rows exist. So if this run ends with a successful Flush, a later run cannot

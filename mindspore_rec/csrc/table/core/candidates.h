@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: counts of the keys of a shard that have no row yet, for admission. The counts are
-// exact, with one counter per key, or approximate, in a sketch. Not thread safe; each object
-// belongs to one shard.
+// Candidates: counts of a shard's keys that have no row yet. Admission needs these counts. The
+// counts are exact, with one counter per key, or approximate, in a sketch. Not thread safe; each
+// object belongs to one shard.
 #pragma once
 
 #include <cstddef>

@@ -134,9 +134,9 @@ class Shard {
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
-  // Write the rows of `keys` to the places from `first` on. Keys without a row, or with a due row,
-  // are marked as absent. Requires: no vocabulary, no lower tiers, no device cache. Throws
-  // std::bad_alloc.
+  // Write the rows of `keys` to the arrays of `out`, beginning at place `first`. Keys without a
+  // row, or with a due row, are marked as absent. Requires: the table has no vocabulary, no lower
+  // tiers and no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
   // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
   // of a device cache have been written back.

@@ -3,11 +3,12 @@
 // ShardDigests: the digests (row_digest.h) of a shard's rows. The class stores the digest (8 bytes)
 // of each row in host memory, and the sum of the digests of all rows in the shard, including rows
 // in lower tiers. A stored digest is the digest that the row had at the beginning of the current
-// epoch, or at a later export. A change of a row costs no hashing. The shard hashes the row when it
-// is exported or demoted, or when the next epoch begins. For a row in a lower tier, the sum
-// includes the digest that the row had when it was demoted. For a key without a place (has_unseen),
-// the sum includes the key's first row. For a row without a place, the class stores no separate
-// digest. If memory runs out, all digests are dropped and the call continues.
+// epoch, or at a later export. When a row changes, the shard does not hash the row. The shard
+// hashes a changed row when the row is exported or demoted, or when the next epoch begins. For a
+// row in a lower tier, the sum includes the digest that the row had when it was demoted. For a key
+// without a place (has_unseen), the sum includes the key's first row. For a row without a place,
+// the class stores no separate digest. If memory runs out, all digests are dropped and the call
+// continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.

@@ -45,8 +45,8 @@ class StepLookups {
 
   // ---- gradients
 
-  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is missing, copy the
-  // gradient and add the copy later. If Accumulate throws, nothing was added.
+  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is still missing,
+  // copy the new gradient and add the copy later. If Accumulate throws, nothing was added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Add the waiting gradients to the sum in the order of the lookups, and stop at the first lookup
   // without a gradient. If `all` is true, add all waiting gradients.

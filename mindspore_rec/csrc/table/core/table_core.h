@@ -2,8 +2,8 @@
 //
 // TableCore: the state that a table's parts share. The state consists of the configuration, the
 // shards, and the lookups of the current step. Table owns it. The parts (BatchLookup, RowReader,
-// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore and run under the
-// table's mutex.
+// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers of the parts
+// must hold the table's mutex.
 //
 // Error messages begin with the table's name (Where). Methods that check arguments throw
 // std::invalid_argument, unless their comment names another exception.

@@ -22,7 +22,7 @@ class SlotMap {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // Requires 1 <= slots < 2^31. Allocates all memory here, so no later call can fail.
+  // Requires 1 <= slots < 2^31. The constructor allocates all memory, so no later call can fail.
   SlotMap(uint32_t slots, bool lfu);
 
   // Returns the slot of key, or kNone. If keys were passed to Prefetch before, Find does not wait
