@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always simulated. With threshold 1, all keys have rows. So the rows at
-        # threshold 1 are the rows and counters at any other threshold.
+        # Threshold 1 is always simulated. With threshold 1, all keys have rows. So the number of
+        # rows at threshold 1 equals the number of rows and counters at any other threshold.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle

@@ -141,8 +141,8 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
     """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
     Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
-    sharded, replicated or put on the least busy worker. For a small table, the placement is chosen
-    with which the busiest worker's step is shortest. Ties go to 'sharded'.
+    sharded, replicated or put on the least busy worker. For a small table, the chosen placement
+    makes the busiest worker's step as short as possible. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaLog: the keys that one table of a schema looks up, as a log for a dry run."""
+"""SchemaLog: a log for a dry run, with the keys that are looked up in one table of a schema."""
 
 from __future__ import annotations
 

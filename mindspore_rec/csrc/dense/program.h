@@ -173,7 +173,8 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `saved`. If the run is no training, values are kept only during the call.
+  // and for training also `saved`. If the run is not a training run, values are kept only during
+  // the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.

@@ -2,8 +2,8 @@
 //
 // Operators on rows by key, with the semantics of MapParameter's methods. One worker may run an
 // operator on rows while the other workers do not, so the operator sends requests to the owners of
-// the keys. Only a trained lookup is a part of a step, and therefore a collective call of all
-// workers.
+// the keys. Only a training lookup is a part of a step, so only a training lookup is a collective
+// call of all workers.
 #include "ops/operator.h"
 #include "util/bytes.h"
 

@@ -59,9 +59,9 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Age the counters to epoch `epoch`, and write the counters to the memory at `to`. The memory at
-  // `to` must have room for `bytes()` bytes. Load() reads saved counters into a sketch of the same
-  // size; the sketch treats them as counters of epoch `epoch`.
+  // Apply the halvings up to epoch `epoch` to the counters, and write the counters to the memory at
+  // `to`. The memory at `to` must have room for `bytes()` bytes. Load() reads saved counters into a
+  // sketch of the same size; the sketch treats them as counters of epoch `epoch`.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

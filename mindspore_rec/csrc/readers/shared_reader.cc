@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // of a task
 
-// The age limits of a table, at the time that a root contains.
+// The age limits of a table, for the time that is stored in a root.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)

@@ -24,7 +24,7 @@ class BatchLookup {
   // is zeros. If Run throws, no row and no count has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
-  // Prepare a training lookup: do all parts of Run that may throw. `pending` has the rows that
+  // Prepare a training lookup: do all parts of Run that may throw. `pending` contains the rows that
   // earlier prepared lookups may insert. Prepare adds to `pending` the rows that this lookup may
   // insert.
   void Prepare(Batch* batch, PendingRows* pending);

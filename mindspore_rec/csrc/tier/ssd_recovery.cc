@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening of an SsdTier: the manifest lists the segments, and their keys are replayed in the order
-// of the log. The segment that was last when the process ended is read record by record. The valid
-// records of the last segment are sealed. So no new record ever follows an incompletely written
-// record.
+// Opens an SsdTier: reads the list of segments from the manifest, and replays the segments' keys in
+// the order of the log. The segment that was last when the process ended is read record by record.
+// The valid records of the last segment are sealed. So no new record ever follows an incompletely
+// written record.
 //
 // The directory is locked before any access, because another process may change an unlocked
 // directory. A number in a file is accepted only if it is possible for the file's size.

@@ -70,8 +70,8 @@ class AllRows {
   WorkerGroup& group_;
 };
 
-// If the table is over several workers, call fn with the rows of all workers. If this is the only
-// worker, call fn with the table itself. The other workers need not call ByRequests.
+// If there are several workers, call fn with the rows of all workers. If this is the only worker,
+// call fn with the table itself. The other workers need not call ByRequests.
 template <typename Fn>
 auto ByRequests(const Registered& registered, const Fn& fn) {
   if (registered.over_workers == nullptr) return fn(*registered.table);

@@ -17,8 +17,8 @@ namespace msrec {
 
 class PackedKeys {
  public:
-  // Make the batch's keys distinct and choose the part of each key. The order within a part is by
-  // shard and first appearance, so the order is the same in repeated runs.
+  // Make the batch's keys distinct and choose the part of each key. Within a part, the keys are
+  // sorted by shard and by first appearance, so the order is the same in repeated runs.
   void Plan(Batch* batch, const Placement& placement);
 
   size_t parts() const { return counts_.size(); }

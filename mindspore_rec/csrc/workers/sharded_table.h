@@ -80,7 +80,8 @@ class ShardedTable {
   // uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
+  // Sum the gradient of this worker's lookup `ticket` by key; ExchangeGradients then sends the
+  // sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();

@@ -51,7 +51,7 @@ class Security:
 
 
 class RoleTokens:
-    """Tokens of a server whose clients have roles; each role has its own file.
+    """Tokens of a server whose clients have roles; there is one file of tokens for each role.
 
     A client with a token of `infer` may predict. A client with a token of `observe` may request
     status, digests, metrics, statistics and the index of models. A client with a token of `control`

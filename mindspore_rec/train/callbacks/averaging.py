@@ -65,7 +65,8 @@ class WeightAverage(ResumedCallback):
     """
 
     # This callback is called after a RecCheckpoint, which saves the last weights, and after an
-    # EarlyStopping, which restores the best weights. Then the model gets the averages.
+    # EarlyStopping, which restores the best weights. After these callbacks, the model gets the
+    # averages.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:

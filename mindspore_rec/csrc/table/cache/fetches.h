@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fetches: the prefetched batches that are not released yet, by number. The prefetcher reads rows
-// from lower tiers without the table's mutex. A row may change during such a read. So Fetches
+// Fetches: maps numbers to the prefetched batches that are not released yet. The prefetcher reads
+// rows from lower tiers without the table's mutex. A row may change during such a read. So Fetches
 // records every change of rows in lower tiers and invalidates the copies that were read.
 #pragma once
 
