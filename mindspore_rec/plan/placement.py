@@ -121,7 +121,7 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load under 'sharded', 'owner' (on the worker `owner`) or 'replicated'."""
+        """Return the load in placement 'sharded', 'owner' (on worker `owner`) or 'replicated'."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":

@@ -303,7 +303,7 @@ int64_t Table::BindOptimizer(const Rule& rule) {
     if (core_.device != nullptr) core_.device->WriteBackAll();
     if (engine_.optimizer.KeepsState(rule)) return engine_.optimizer.Replace(rule);
     RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
-    // From here to the end of Adopt, no operation can fail.
+    // From here to the end of Adopt, nothing can fail.
     engine_.ForgetStep();
     auto left = engine_.optimizer.Adopt(std::move(relaid));
     if (core_.cache != nullptr) core_.cache->tiers.DropStale(std::move(left));
