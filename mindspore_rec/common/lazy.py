@@ -39,8 +39,8 @@ def lazily(
     """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
 
     The face's names are the names that its source imports under `if TYPE_CHECKING:`. So each name
-    is written once. Modules of the face itself, which `from face import module` imports, are not in
-    `__all__`.
+    is written in one place only. Modules of the face itself, which `from face import module`
+    imports, are not in `__all__`.
 
     Args:
         face: `__name__` of the calling module.

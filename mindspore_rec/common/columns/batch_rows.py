@@ -17,7 +17,7 @@ __all__ = ["BatchRows", "flat_values"]
 
 
 class BatchRows:
-    """Columns of a batch. A column is converted to Arrow once, when a method first returns it.
+    """Columns of a batch. Each column is converted to Arrow once, at the first use of the column.
 
     Args:
         rows: an Arrow RecordBatch or Table, a DataFrame, or a dict, tuple or list of arrays or

@@ -24,8 +24,8 @@ _MOST_PARTS = 4
 class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
-    The key follows from the keys of the parts and from the parts' order. A missing value has a key
-    of its own in each part, so it is a value like any other.
+    The key depends only on the keys of the parts and on the parts' order. A missing value has a
+    separate key in each part, and is crossed as any other value is.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.
@@ -79,7 +79,7 @@ class Cross(JointFeature):
         return self
 
     def state_dict(self) -> Any:
-        """Return the learned state of each part; None if no part learns."""
+        """Return the learned states of the parts; None if no part learns."""
         states = [part.state_dict() for part in self.parts]
         return None if all(each is None for each in states) else states
 

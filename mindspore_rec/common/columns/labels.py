@@ -33,8 +33,8 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. Default: None, the label
-            is 0 and 1.
+        positive: the value that becomes 1; every other value becomes 0. Default: None, the labels
+            are already 0 and 1.
 
     Raises:
         ValueError: a label is missing, or is neither 0 nor 1 and there is no `positive`.
@@ -64,7 +64,7 @@ class Label(Feature):
 
 
 def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Array:
-    """Return which labels are positive, as a bool array; labels that are illegal become missing.
+    """Return a bool array, True for positive labels; illegal labels become missing.
 
     Args:
         column: name or place of the column, for messages.
@@ -133,7 +133,7 @@ class NumbersOfTexts(Feature):
         self.width = transform.width
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return the values of the transform; a text that is no number counts as missing."""
+        """Return the values of the transform; a text that is not a number counts as missing."""
         return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
 
     def fit(self, values: Any) -> NumbersOfTexts:
@@ -154,7 +154,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 
 
 def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
-    """Return texts as float64; a text that is no number becomes missing. Numbers stay numbers.
+    """Return texts as float64; a text that is not a number becomes missing. Numbers stay numbers.
 
     Example:
         >>> numbers_of_texts(pa.array([" 1.5", "-2e3", "", "n/a"]), ".").to_pylist()
@@ -170,7 +170,7 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
 
 
 def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
-    """Return texts as float64, and which texts are numbers or mean a missing number, as bools.
+    """Return texts as float64, and bools: True if a text is a number or means a missing number.
 
     Example:
         >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")

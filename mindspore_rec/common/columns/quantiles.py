@@ -28,8 +28,8 @@ class QuantileScale(Number):
     quantiles. Each bucket has one row in a table. A value so frequent that it fills a bucket gets a
     separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
-    `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers that
-    are read. The quantiles change until `sample` numbers have been learned, and are fixed
+    `fit` learns from an array. If a pipeline reads a stream, the scale learns from the first
+    `sample` numbers. The quantiles change until `sample` numbers have been learned, and are fixed
     afterwards. As long as no number has been learned, every number becomes 0, and all numbers are
     in one bucket.
 
@@ -119,8 +119,8 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state and this scale have different numbers of buckets, or `state` is
-                the state of a `MixedScale` and this scale is none, or the other way round.
+            ValueError: the state and this scale have different numbers of buckets, or only one of
+                them belongs to a `MixedScale`.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
                 is unchanged.
         """
@@ -151,8 +151,8 @@ class QuantileScale(Number):
         self._decimal = decimal
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from,
-        so that 0.1 is in one bucket in a column of either type."""
+        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
+        So 0.1 is in the same bucket in a float32 and in a float64 column."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 
@@ -225,8 +225,8 @@ class MixedScale(QuantileScale):
 
     A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
     of the range. The quantile among the distinct numbers counts each number once, so the mean of
-    both quantiles keeps the other numbers apart. The results are from -1 to 1, and buckets and
-    their keys are as in a `QuantileScale`.
+    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1, and a
+    `QuantileScale` describes the buckets and their keys.
 
     Args: as for `QuantileScale`.
 

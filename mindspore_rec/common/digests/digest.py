@@ -7,10 +7,10 @@ If exactly one row changes, the digest of the table always changes. Several chan
 other only by chance, with a probability of 1 in 2^64. A digest detects faults, but it does not
 protect against forgery.
 
-A value is digested as float32, whatever precision the table has. The digest of an int8 or int4 row
-is computed from the bytes of scale, offset and codes. So the digest differs from the digest of the
-same row in float32. A digest excludes optimizer state, counts and ages, which predictors do not
-store.
+The digest of a value is computed from its float32 form, whatever the table's precision. The digest
+of an int8 or int4 row is computed from the bytes of scale, offset and codes. So this digest differs
+from the digest of the same row in float32. A digest excludes optimizer state, counts and ages,
+which predictors do not store.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the process that must be stopped. The process is an mpirun that leads a session."""
+        """Set the process that must be stopped. The process is mpirun, the leader of a session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -88,7 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # Until the process has been waited for, no new session can have the same id.
+        # Until the launcher has waited for the ended process, no new session can have the same id.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the function that makes a network: by the function's name, or in a checkpoint's manifest."""
+"""Find the function that makes a network, by its name or in a checkpoint's manifest."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Runner(ABC):
         features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if they are not known.
         tables: the network's tables by name.
-        parameters: the network's dense parameters, which have `name`, `shape` and `dtype`.
+        parameters: the network's dense parameters: objects with `name`, `shape` and `dtype`.
     """
 
     name: str

@@ -27,7 +27,7 @@ class ServedTable(HostTable):
     Attributes:
         dim: number of floats in a row.
         key_dtype: as given.
-        drops_old_rows: whether the table evicts rows by age.
+        drops_old_rows: True if the table evicts rows by age.
 
     Example:
         >>> import numpy as np
