@@ -74,7 +74,7 @@ def top_items(
     masked: Lists | None = None,
     bias: npt.ArrayLike | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Find the k items with the highest scores for each row; :func:`rank_targets` defines the scores.
+    """Find each row's k items with the highest scores; :func:`rank_targets` defines the scores.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.

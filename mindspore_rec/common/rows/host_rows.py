@@ -81,7 +81,7 @@ class HostRows(NativeAccess):
         self._synchronised().put(keys, values)
 
     def erase_rows(self, keys: np.ndarray) -> int:
-        """Remove values, optimizer states and counts of keys; return the number of keys with a row."""
+        """Remove values, optimizer states and counts of keys; return the number of removed rows."""
         return self._synchronised().erase(keys)
 
     def clear_rows(self) -> None:

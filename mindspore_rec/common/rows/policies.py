@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission and eviction: policies that decide when a key of a hash table gets and loses its row."""
+"""Admission and eviction: policies that decide when a key of a hash table gets or loses a row."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. The directory must not
-            contain other files.
+        target: the directory of the copy, which is made if it is missing. The directory must
+            contain no files except a copy.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:

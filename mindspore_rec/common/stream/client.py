@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a client of a message log; the clients of Kafka and of other logs have it."""
+"""Interface of a message log's client; the clients of Kafka and of other logs implement it."""
 
 from __future__ import annotations
 
