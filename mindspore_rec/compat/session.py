@@ -61,8 +61,8 @@ def init(
 
     A session is optional: without a session, tables have seed 0 and the number of threads from
     `set_num_threads`. There is at most one session at a time. Under a launcher (`python -m
-    mindspore_rec.launch`), the session has the rank of this worker. Either all workers call `init`,
-    or no worker does.
+    mindspore_rec.launch`), the session has the rank of this worker. Either all workers or no
+    workers must call `init`.
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.

@@ -94,7 +94,7 @@ class LogProducer(Protocol):
         """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
-        """Wait until every queued message is in the log. Raise an error if a message is lost."""
+        """Wait until every queued message is in the log. Raise an error if a message was lost."""
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

@@ -141,7 +141,7 @@ class Journal:
         does not change.
 
         Args:
-            check: function that raises an error if this process may not take the file over. When
+            check: function that raises an error if this process must not replace the file. After
                 the copy is written, `check` is called. Then the copy is renamed to its final name.
                 Default: a function that never raises.
 
