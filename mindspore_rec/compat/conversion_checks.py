@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check, before a conversion, for features that tables lack and for other code with the weights."""
+"""Before a conversion, find features that tables lack, and other code that uses the weights."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and the cells that contain the network compile again, because their graphs use the old cells."""
+    """Make the network and cells around it compile again, because their graphs use the old cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

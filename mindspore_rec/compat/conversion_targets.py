@@ -80,7 +80,7 @@ _KINDS = (
 
 
 def walk(net: nn.Cell, path: str = "") -> Iterator[tuple[str, nn.Cell]]:
-    """Yield each cell once for each path to the cell; `cells_and_names` yields each cell only once."""
+    """Yield each cell once per path to the cell; `cells_and_names` yields a cell only once."""
     return _walk(net, path, ())
 
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MSREC_KERNEL(Name, Arguments) begins the body of a kernel for one thread. In the body, `i` is the
-// thread's number and `a` has the arguments. NVRTC compiles the body as a kernel. The host's
-// compiler makes the body a function that the tests' emulation finds by name.
+// thread's number and `a` contains the arguments. NVRTC compiles the body as a kernel. The host's
+// compiler compiles the body as a function, which the tests' emulation finds by name.
 #pragma once
 
 #include "cuda/kernel_arguments.h"

@@ -9,8 +9,8 @@
 
 namespace msrec {
 
-// A part of a parameter: `size` elements from element `offset` on. The parts of a parameter cover
-// the whole parameter and do not overlap.
+// A part of a parameter: the `size` elements from element `offset` on. The parts of a parameter
+// cover the whole parameter and do not overlap.
 struct ParameterPart {
   int parameter = -1;
   int64_t offset = 0;
@@ -72,8 +72,8 @@ class Layer {
   virtual void BetweenBackward(const BatchRun&) const {}
 
   // After the last slice of a backward pass, GradientTasks tasks write the gradients of the
-  // parameters. If `adds` is true, other layers have already written a gradient, and the tasks add
-  // to it.
+  // parameters. If `adds` is true, the tasks add to a gradient that other layers have already
+  // written.
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
