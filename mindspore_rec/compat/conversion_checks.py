@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and cells around it compile again, because their graphs use the old cells."""
+    """Make the network and cells around it compile again; the old graphs use the old cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

@@ -29,7 +29,7 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config sets a value that is taken from each embedding.
+        ValueError: the config sets a value that each embedding decides.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)

@@ -25,7 +25,7 @@ class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
     The key depends only on the keys of the parts and on the parts' order. A missing value has a
-    separate key in each part, and is crossed as any other value is.
+    separate key in each part, and is combined like any other value.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.

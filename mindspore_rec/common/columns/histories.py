@@ -124,7 +124,7 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # If no row has several values, a reader may infer numbers for a column of texts.
+            # A reader infers numbers for a column of texts if each row has only one value.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)
@@ -147,7 +147,10 @@ class HistoryValues(Feature):
         return keys_of(self.field, as_categories(values, self.values), where)
 
     def _numbers(self, values: pa.Array) -> pa.Array:
-        """Return numbers; texts are parsed. Missing values, and texts for them, become missing."""
+        """Return numbers, parsed from texts if needed.
+
+        Missing values and texts such as 'n/a' become missing.
+        """
         values = decoded(values)
         if not is_text(values.type):
             return values

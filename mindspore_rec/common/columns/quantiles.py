@@ -225,8 +225,8 @@ class MixedScale(QuantileScale):
 
     A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
     of the range. The quantile among the distinct numbers counts each number once, so the mean of
-    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1, and a
-    `QuantileScale` describes the buckets and their keys.
+    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and their
+    keys are formed as in a `QuantileScale`.
 
     Args: as for `QuantileScale`.
 

@@ -38,8 +38,8 @@ class TargetStatistics(JointFeature):
     with the value and the mean label of all rows. Both means are smoothed, so the number is near 0
     for a value with few rows, and 0 for an unknown value. For a label with two values, the number
     is ``tanh(d / 2)``, where ``d`` is the difference of the log odds. For a label that is a number,
-    ``d`` is the difference in standard deviations. After the numbers of the labels follows a number
-    from the logarithm of the value's number of rows. All numbers are between -1 and 1.
+    ``d`` is the difference in standard deviations. The last number of a part is derived from the
+    logarithm of the value's number of rows. All numbers are between -1 and 1.
 
     The numbers of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
@@ -160,7 +160,7 @@ class TargetStatistics(JointFeature):
         return self
 
     def _warn_of_folds(self) -> None:
-        """Warn about columns whose values mostly have all their rows in a single fold."""
+        """Warn about a column if most rows have a value that occurs in one fold only."""
         for part, known in zip(self.parts, self._values, strict=True):
             if known.alone_share(_FEW_ROWS) > 0.5:
                 names = ", ".join(repr(each) for each in part.columns)
@@ -196,8 +196,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result, so rows wait until they are as many
-        # as the result.
+        # The time of a merge grows with the size of the result. So new rows are merged only when
+        # there are as many new rows as rows in the result.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -278,7 +278,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part.
             sums: sums over the rows with the value, ``[B, 1 + labels]``.
-            rows: sums over all rows that count, ``[B or 1, 1 + 2 * labels]``.
+            rows: sums over the rows of all values, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

@@ -24,7 +24,8 @@ def check_times(unit: str | None, format: str | None, where: str = "") -> None:
         where: text before the names of the arguments in messages. Default: none.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or unknown, or both are passed.
+        TypeError, ValueError: an argument is of the wrong type or unknown, or both unit and format
+            are set.
     """
     if unit is not None:
         check_one_of(where + "unit", unit, tuple(UNITS))

@@ -161,8 +161,7 @@ class ValueSums:
     def _running(self, order: range) -> np.ndarray:
         """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
 
-        If `order` ascends, these are the sums up to a pair; if it descends, the sums from a pair
-        on.
+        With ascending parts, the sums run up to a pair; with descending parts, from a pair on.
         """
         made = self.sums.copy()
         step = -order.step

@@ -123,8 +123,8 @@ class ArrowBatches(BatchSource):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the position of a state; call it before the first batch.
 
-        A state of one worker that read alone, or the joined states of all workers, may be loaded by
-        any number of workers. The workers then divide the remaining rows of the pass.
+        Any number of workers may load the state of a single worker, or the joined states of all
+        workers. The workers then divide the remaining rows of the pass.
 
         Args:
             state: result of `state_dict`, or the results of all workers joined by `join_states`.
@@ -153,7 +153,7 @@ class ArrowBatches(BatchSource):
 
         Raises:
             ValueError: `worker` is out of range, a batch has fewer rows than there are workers, or
-                this object is the share of another worker: each worker needs a separate object.
+                another worker already reads this object.
         """
         if not 0 <= worker < workers:
             raise ValueError(f"worker must be in [0, {workers - 1}], got {worker}")
@@ -233,7 +233,7 @@ class ArrowBatches(BatchSource):
             raise ValueError(f"{selection.data.source} has no rows{selection.why_empty()}")
 
     def _made(self, names: tuple[str, ...], rows: pa.RecordBatch, place: Place) -> Iterator[Batch]:
-        """Yield a batch, unless the batch has too few rows to give this worker one."""
+        """Yield this worker's rows of a batch, unless the batch has too few rows for all workers."""
         self._number += 1
         self._keep(place)
         if self.divide == "rows":

@@ -149,7 +149,7 @@ class CsvRows(TextRows):
         for field in table.schema:
             kind = field.type
             if pa.types.is_string(kind) and field.name not in self._settings.types:
-                # The column may be numbers, and some of its texts bad rows.
+                # The column may be a column of numbers in which some rows are bad.
                 share = self._bad.settings.most_share
                 kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):
@@ -165,7 +165,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return the type of nearly all texts (a share may differ): int64, float64 or string."""
+    """Return int64, float64 or string: the type of all texts except at most a share of them."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
@@ -177,8 +177,8 @@ def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
 def _with_missing_texts(table: pa.Table) -> pa.Table:
     """Return a table in which empty texts are missing.
 
-    Other texts that often stand for a missing value, such as NA, are values of a column of texts:
-    Parquet files, data frames and requests may contain such values.
+    In a column of texts, NA and similar texts are ordinary values, because Parquet files, data
+    frames and requests may contain these texts.
     """
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type):

@@ -18,7 +18,7 @@ _TABLE_PART = 65_536  # rows
 
 
 def ipc_rows(file: DataFile) -> FileRows:
-    """Return the rows of an IPC file or an IPC stream; the first bytes tell which."""
+    """Return the rows of an IPC file or an IPC stream, which the first bytes distinguish."""
     if file.codec:
         return IpcStreamRows(file)
     with _damage_named(file.name, "file"), file.open() as opened:

@@ -82,7 +82,7 @@ class JsonRows(TextRows):
 
 
 def _usual(tables: Sequence[pa.Table]) -> pa.Schema:
-    """Return each column's type, which fits most rows."""
+    """Return, for each column, the type that fits most rows."""
     rows: dict[str, dict[pa.DataType, int]] = {}
     for table in tables:
         for field in table.schema:

@@ -71,7 +71,7 @@ class NegativeSampler:
         Args:
             step: number of the step, 0 to 2^63 - 1.
             shape: shape of the items, such as ``(N,)`` for items that a batch shares or ``(B, N)``.
-            avoid: ``[B]``, for each row ``[B, ...]`` an item that is not drawn, such as the row's
+            avoid: ``[B]``, for each row of the result an item that is not drawn, such as the row's
                 target. The proportions among all other items do not change. Default: None.
 
         Raises:

@@ -62,12 +62,13 @@ def next_items(
         time: ``[E]``, the times of the events, numbers or `datetime64`. Events of a user with equal
             times keep their order.
         begin: time of the first event that gets a row. Default: None, the time of the first event.
-        end: time from which on events get no row. Default: None, no event is too late.
+        end: events at this time or later get no row. Default: None, there is no end.
         together: True makes one row of a user's events with equal times, such as the items of an
             invoice. Such a row has several targets, and its history ends before their time.
-            Default: False, each event gets a row, and of two events with equal times, the first is
-            in the second's history.
-        least: least number of events in a row's history; rows with fewer are left out. Default: 1.
+            Default: False, each event gets a row. If two events have equal times, the first event
+            is in the history of the second.
+        least: least number of events in a row's history; rows with fewer events are left out.
+            Default: 1.
         most: number of the newest events that a history keeps. Default: None, all events.
 
     Raises:

@@ -62,8 +62,8 @@ class PassOrder(NamedTuple):
         windows: the windows in the order of the pass; each window is a tuple of the numbers of its
             parts.
         permutation: function that returns the order of a window's rows, or None if the rows stay in
-            their order. Its arguments are the number of the window and the number of rows in the
-            window. Threads may call the function for the windows in any order.
+            their order. The function's arguments are the number of the window and the number of
+            rows in the window. Threads may call the function for the windows in any order.
     """
 
     windows: Sequence[tuple[int, ...]]
@@ -75,7 +75,7 @@ class Order(NamedTuple):
 
     `Rows.batches` also accepts an order that you define: a named tuple of JSON values with a method
     `of_pass`, which must return the same order for the same arguments. A saved position stores the
-    JSON values, and loading the position compares these values.
+    JSON values, which must be the same when the position is loaded.
 
     Args:
         shuffle: True for a random order. Default: False.
@@ -104,10 +104,10 @@ class Order(NamedTuple):
         """Return the order of a pass.
 
         Args:
-            parts: parts of the files; `part.rows` of each is its number of rows, if known.
+            parts: parts of the files; `part.rows` is the number of rows in the part, if known.
             number: number of the pass.
             sequential: function that returns True if the parts of a file should stay in their
-                order. Its argument is the `file` of a part.
+                order. The function's argument is the `file` of a part.
         """
         if not self.shuffle:
             return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
@@ -161,7 +161,7 @@ class NearOrder(NamedTuple):
 def _windows(
     parts: Sequence[FilePart], order: Sequence[int], buffer_rows: int
 ) -> list[tuple[int, ...]]:
-    """Group parts, in an order, into windows of at most `buffer_rows` rows, or of a single part."""
+    """Group ordered parts into windows of at most `buffer_rows` rows; a larger part is one window."""
     windows: list[tuple[int, ...]] = []
     window: list[int] = []
     rows = 0

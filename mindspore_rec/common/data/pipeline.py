@@ -43,8 +43,8 @@ class Reading(NamedTuple):
     Args:
         order: order of the pass.
         fetch: function that returns the stored form of a part.
-        decode: function that returns the rows of a part. Its arguments are the number of the part
-            and the result of `fetch`.
+        decode: function that returns the rows of a part. The function's arguments are the number of
+            the part and the result of `fetch`.
         in_order: function that returns True if `fetch` of a part must be called in the order of the
             parts.
         size: function that returns the approximate number of rows of a part.
@@ -62,8 +62,8 @@ class Reading(NamedTuple):
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
     """Yield the rows of the items from item `first` on, without the first `skip` rows of this item.
 
-    Threads read the rows of the next two windows ahead. They read more windows ahead until these
-    have more parts than there are threads, or two million rows.
+    Threads read the rows of the next two windows ahead. Further windows are read ahead until the
+    windows read ahead have more parts than there are threads, or two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
@@ -137,7 +137,10 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in an order. Copy one column at a time, which fits in the cache."""
+    """Return the rows of chunks in an order.
+
+    Copy one column at a time, so that the column stays in the cache.
+    """
     indices = pa.array(order)
     arrays = []
     for place, field in enumerate(chunks[0].schema):

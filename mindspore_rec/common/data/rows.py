@@ -35,7 +35,7 @@ class Rows:
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
-    rows; to count the rows of text files, or rows with a filter, `len()` reads them once.
+    rows; to count the rows of text files, or rows with a filter, `len()` reads the rows once.
 
     Args:
         selection: columns and rows of the source.

@@ -146,8 +146,9 @@ class Selection:
     def _mask_names(self) -> list[str]:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
-            # An expression does not list its columns, so they are searched in its text. A match
-            # that is not a column of the expression only costs time.
+            # An expression does not list its columns, so column names are searched in the
+            # expression's text. If a found name is not a column of the expression, reading the
+            # column only costs time.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names

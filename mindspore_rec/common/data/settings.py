@@ -102,7 +102,7 @@ class BadRows:
 
     A row cannot be read if it has too many or too few values, a value that is not of the column's
     type, or a value that is illegal in the schema. `Rows.report` returns the number of bad rows,
-    and describes the first bad rows: file, place and reason.
+    and the first bad rows with file, place and reason.
 
     Args:
         most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an

@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return a time for each cumulative share: nearest to this share of the rows are earlier.
+        """Return a time for each cumulative share: about this share of the rows is earlier.
 
         Rows with equal times stay together.
         """
@@ -69,7 +69,7 @@ def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expr
 
 
 def _iso_times(texts: Any) -> Any:
-    """Return texts in ISO 8601 (an array or an expression) as UTC; some may have a time zone."""
+    """Convert texts in ISO 8601 (an array or an expression) to UTC; texts may have a time zone."""
     texts = texts.cast(pa.string())
     is_day = pc.less_equal(pc.utf8_length(texts), pa.scalar(10))
     utc = pc.if_else(is_day, pa.scalar(" 00:00Z"), pa.scalar("Z"))

@@ -92,7 +92,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check due slices for at most a quarter of the time since the last call.
+        """Check due slices; spend at most a quarter of the time since the last call.
 
         After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
 

@@ -348,7 +348,7 @@ def normalized_entropy(
 
 
 def background_entropy(positives: float, rows: float) -> float:
-    """Compute the entropy of ``positives / rows`` in nats; both are counts or sums of weights.
+    """Compute the entropy of ``positives / rows`` in nats, from counts or from sums of weights.
 
     The entropy is the log loss of a model that predicts ``positives / rows`` for every row. The
     result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.

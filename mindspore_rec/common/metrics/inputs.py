@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the arguments of metrics, and convert them to 1-D arrays.
 
-Pure NumPy. The argument ``name`` of every function is the name in error messages.
+Pure NumPy. Every function has an argument ``name``, which its error messages contain.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank items among all items, and find the best items, by products of vectors."""
+"""Compute the ranks of items among all items, and the best items, from products of vectors."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) ->
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items that count.
+        k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, each row has one target.
 
@@ -97,7 +97,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items that count.
+        k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, each row has one target.
 
@@ -118,7 +118,7 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items that count.
+        k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, each row has one target.
 
@@ -160,7 +160,7 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items that count.
+        k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, each row has one target. With one target per row, the value equals
             :func:`mean_reciprocal_rank`.
@@ -180,7 +180,7 @@ def ranking_values(
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items that count. None: all items.
+        k: only the first k items of a row count. None: all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, each row has one target.
 

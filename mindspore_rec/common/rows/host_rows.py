@@ -299,7 +299,7 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, the rows get initial values for it.
+        If an array is missing, the rows' values of this array are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes

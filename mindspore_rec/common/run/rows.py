@@ -122,8 +122,8 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     event time.
 
     Args:
-        chain: checkpoints from `newest_chain`. Two checkpoints may come from different numbers of
-            workers.
+        chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
+            number of workers.
         name: name of the table.
         share: the keys whose rows are read. Default: all.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a checkpoint's directory; one worker or several workers together write it.
+"""Write a checkpoint's directory with one worker, or with several workers together.
 
 Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
 files in the directory. After all workers have written their files, worker 0 writes the manifest and
