@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faces: public modules. Each name of a face is imported from its defining module on first use.
+"""Faces: public modules.
+
+Each name of a face, a public module, is imported from its defining module on first use.
 
 Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
 face for serving must not import modules that only training needs.
@@ -45,7 +47,7 @@ def lazily(
     Args:
         face: `__name__` of the calling module.
         aliases: additional names for objects of the face. Aliases work, but `__dir__` does not list
-            them.
+            aliases.
         sentences: names that the face lacks, each with a sentence about its replacement. The error
             for a missing name contains the name's sentence. The error is an AttributeError, or an
             ImportError for `from face import name`.

@@ -72,7 +72,7 @@ def convert(
     network does not change.
 
     Convert the network first, then make an optimizer of `mindspore_rec.optim` from
-    `net.trainable_params()`. If an optimizer was made before the conversion, it still refers to the
+    `net.trainable_params()`. An optimizer that was made before the conversion still refers to the
     old weights.
 
     Args:

@@ -199,12 +199,12 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
     except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
-    # A pandas text array is chunked if it comes from a file or from several frames.
+    # A pandas text array is chunked if it was read from a file or joined from several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return lists of different lengths, or with missing rows, as an Arrow array; None for others."""
+    """Return lists of different lengths, or missing lists, as an Arrow array; None for others."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None

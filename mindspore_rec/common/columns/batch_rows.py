@@ -31,7 +31,7 @@ class BatchRows:
             on.
         by_place: True if features refer to columns by place, False if by name, None if both are
             legal.
-        keys: keys of the columns, which the outputs of a pipeline share.
+        keys: the `SharedKeys` of the batch, which all outputs of a pipeline use.
 
     Raises:
         TypeError: `rows` is of an unsupported type.

@@ -72,7 +72,7 @@ class Cross(JointFeature):
         return words.view(np.int64)
 
     def fit(self, values: pa.StructArray) -> Cross:
-        """Let the parts learn from all values at once."""
+        """Let the parts learn from all values in one call."""
         for part in self.parts:
             if part.state_dict() is not None:
                 part.fit(field_of(values, part.column))
@@ -87,7 +87,7 @@ class Cross(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to other parts.
+            TypeError, ValueError, KeyError: `state` belongs to a `Cross` with other parts.
         """
         states = [None] * len(self.parts) if state is None else state
         if not isinstance(states, (list, tuple)) or len(states) != len(self.parts):

@@ -253,7 +253,7 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
         offsets: whole numbers ``[B + 1]``: list i has the values from ``offsets[i]`` to
-            ``offsets[i + 1] - 1``. The first offset is 0, the last is N.
+            ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
         Arrow array of B lists, which shares the memory of int64 offsets and of numbers.

@@ -89,7 +89,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.ndarray:
-    """Return the keys of rows' groups, int64 ``[B]``. Rows without a group are one group.
+    """Return the keys of rows' groups, int64 ``[B]``. All rows without a group form one group.
 
     Args:
         column: name of the column.
@@ -110,7 +110,7 @@ def _as_numbers(column: str | int, values: pa.Array) -> pa.Array:
 
 
 class NumbersOfTexts(Feature):
-    """Read numbers that are written as texts, and transform them.
+    """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
         transform: transform of numbers, with the name of the column.
@@ -137,7 +137,7 @@ class NumbersOfTexts(Feature):
         return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
 
     def fit(self, values: Any) -> NumbersOfTexts:
-        """Let the transform learn from all numbers of the texts at once."""
+        """Let the transform learn from all numbers of the texts in one call."""
         self.transform.fit(numbers_of_texts(values, self.decimal))
         return self
 

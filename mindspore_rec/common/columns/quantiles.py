@@ -25,8 +25,8 @@ class QuantileScale(Number):
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by
     the nearer end of the range. So the result does not depend on the unit of the numbers or on a
     single outlier. `keys` returns, for each number, the key of the number's bucket between two
-    quantiles. Each bucket has one row in a table. A value so frequent that it fills a bucket gets a
-    separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
+    quantiles. Each bucket has one row in a table. A value that is frequent enough to fill a bucket
+    gets a separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
     `fit` learns from an array. If a pipeline reads a stream, the scale learns from the first
     `sample` numbers. The quantiles change until `sample` numbers have been learned, and are fixed
@@ -207,7 +207,7 @@ class QuantileScale(Number):
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         made = np.interp(numbers, self._points, self._ranks)
-        # Rounding could move a number's result out of its interval, so that a greater number would
+        # Rounding could move a result out of the number's interval, and then a greater number would
         # get a smaller result.
         nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
         highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms that scale numbers by statistics of all numbers read so far.
 
-A batch is scaled after the statistic has learned from it. Statistics are part of the pipeline's
-state. So even after a restart, the same rows in the same batches give the same numbers.
+The statistic first learns from a batch; then the batch is scaled. Statistics are part of the
+pipeline's state. So even after a restart, the same rows in the same batches give the same numbers.
 """
 
 from __future__ import annotations

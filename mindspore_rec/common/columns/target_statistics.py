@@ -41,7 +41,7 @@ class TargetStatistics(JointFeature):
     ``d`` is the difference in standard deviations. The last number of a part is derived from the
     logarithm of the value's number of rows. All numbers are between -1 and 1.
 
-    The numbers of a row on which a network trains (`apply_training`) never include the row's own
+    The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
     the row's numbers are computed from the rows in the other folds. With 'past', the time of the
     fitted rows is divided into 20 intervals of equal numbers of rows, and the numbers of a row are
@@ -126,7 +126,7 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """The columns of parts and folds, or of parts and time."""
+        """The columns that decide the values of the parts, and the fold or the time of each row."""
         return _columns_of((*self.parts, *self.others))
 
     @property
@@ -138,7 +138,7 @@ class TargetStatistics(JointFeature):
     # ---- learning
 
     def fit(self, values: pa.StructArray) -> TargetStatistics:
-        """Learn from all rows at once, and forget what was learned before.
+        """Learn from all rows in one call, and forget everything learned before.
 
         Args:
             values: `fit_columns`, ``[N]``.
@@ -246,7 +246,7 @@ class TargetStatistics(JointFeature):
     def apply(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the numbers of rows to predict, float32 ``[B, width]``."""
+        """Return the statistics of rows to predict, float32 ``[B, width]``."""
         shared = SharedKeys() if keys is None else keys
         rows = self._rows.total(_ALL)
         made = [
@@ -258,7 +258,7 @@ class TargetStatistics(JointFeature):
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the numbers of rows on which a network trains, float32 ``[B, width]``."""
+        """Return the statistics of rows on which a network trains, float32 ``[B, width]``."""
         shared = SharedKeys() if keys is None else keys
         places = self._places(values, shared)
         of_part = np.arange(self._count)
@@ -273,7 +273,7 @@ class TargetStatistics(JointFeature):
         return np.concatenate(made, axis=1, dtype=np.float32)
 
     def _numbers(self, part: int, sums: np.ndarray, rows: np.ndarray, more: float) -> np.ndarray:
-        """Return the numbers of one part, float64 ``[B, labels + 1]``.
+        """Return the statistics of one part, float64 ``[B, labels + 1]``.
 
         Args:
             part: index of the part.

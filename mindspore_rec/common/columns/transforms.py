@@ -75,7 +75,7 @@ class Feature(ABC):
         """
 
     def fit(self, values: Any) -> Any:
-        """Learn from all values at once.
+        """Learn from all values in one call.
 
         A transform that has already learned may also add these values to its statistics.
 

@@ -233,7 +233,7 @@ class ArrowBatches(BatchSource):
             raise ValueError(f"{selection.data.source} has no rows{selection.why_empty()}")
 
     def _made(self, names: tuple[str, ...], rows: pa.RecordBatch, place: Place) -> Iterator[Batch]:
-        """Yield this worker's rows of a batch, unless the batch has too few rows for all workers."""
+        """Yield this worker's rows of a batch, unless there are too few rows for all workers."""
         self._number += 1
         self._keep(place)
         if self.divide == "rows":

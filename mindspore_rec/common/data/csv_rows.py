@@ -32,7 +32,7 @@ class CsvRows(TextRows):
         file: the file.
         settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, they are inferred.
+        types: types of the columns in the first file. Default: None, the types are inferred.
     """
 
     def __init__(

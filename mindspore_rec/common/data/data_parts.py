@@ -76,7 +76,7 @@ class DataParts:
 
     @property
     def opened(self) -> list[FileRows]:
-        """Readers of all files, which are opened when they are first needed."""
+        """Readers of all files; the files are opened when a reader is first needed."""
         if len(self._opened) < len(self._files):
             types = self._opened[0].schema
             with ThreadPoolExecutor(_OPENERS) as pool:

@@ -105,7 +105,7 @@ class Cursor:
         self._next = 0
 
     def get(self, number: int) -> Any:
-        """Return the item with this number."""
+        """Return the item with the number `number`."""
         with self._lock:
             if self._items is None or number < self._next:
                 self._items, self._next = self._begin(), 0

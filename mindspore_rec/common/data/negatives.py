@@ -27,9 +27,10 @@ class NegativeSampler:
     Args:
         count: ``[I]``, the number of events of each item, at least 0. Items without an event are
             never drawn if ``alpha`` is above 0.
-        alpha: power of the counts, 0 to 1. The number 0 draws all items uniformly, and 1 draws them
-            by popularity. Default: 0.75, as in Mikolov et al. 2013, Distributed representations of
-            words and phrases and their compositionality (https://arxiv.org/abs/1310.4546).
+        alpha: power of the counts, 0 to 1. With 0, all items are drawn uniformly; with 1, items are
+            drawn by popularity. Default: 0.75, as in Mikolov et al. 2013, Distributed
+            representations of words and phrases and their compositionality
+            (https://arxiv.org/abs/1310.4546).
         seed: seed of all draws, 0 to 2^63 - 1. Default: 0.
 
     Raises:

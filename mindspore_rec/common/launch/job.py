@@ -142,7 +142,9 @@ def _say(text: str) -> None:
 
 
 def run(job: Job, restarts: int = 0) -> Outcome:
-    """Run a job and copy its output. Return the outcome, and print it in one line on stderr.
+    """Run a job and copy its output.
+
+    Return the outcome, and print the outcome in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
     once. The workers are also asked to stop if the output can no longer be written, because its

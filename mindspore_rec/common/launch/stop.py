@@ -39,7 +39,7 @@ class Stop:
     The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
     makes mpirun end the workers. If mpirun needs more than 5 s to end the workers, all processes
     are killed. The workers are also asked to stop if nobody reads the output any more. If workers
-    still run after 20 s, mpirun ends them.
+    still run after 20 s, mpirun ends these workers.
 
     Attributes:
         asked: number of signals so far.
@@ -72,7 +72,7 @@ class Stop:
             self._end()
 
     def lose_output(self, error: OSError) -> bool:
-        """Record that writing the output failed. Return True if this is the first failure."""
+        """Record that writing the output failed. Return True if no earlier failure was recorded."""
         with self._lock:
             if self.lost is not None:
                 return False

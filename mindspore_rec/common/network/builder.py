@@ -74,7 +74,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--network` (function that makes the network) and `--input` (its inputs) to a parser."""
+    """Add the options `--network` (function that makes the network) and `--input` to a parser."""
     parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",

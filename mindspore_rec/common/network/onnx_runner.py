@@ -34,7 +34,7 @@ class OnnxRunner(Runner):
 
     A call reads rows and dense parameters under a lock that concurrent calls share. After the rows
     are read, the call releases the lock and computes. Dense parameters are inputs of the model. So
-    a delta can replace them, and the model need not be compiled again.
+    a delta can replace the parameters, and the model need not be compiled again.
 
     Args:
         network: the network.

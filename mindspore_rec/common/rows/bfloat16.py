@@ -37,7 +37,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16 numbers to float32, which represents all of them exactly.
+    """Convert bfloat16 numbers to float32, which represents every bfloat16 number exactly.
 
     Args:
         bits: uint16 of any shape.

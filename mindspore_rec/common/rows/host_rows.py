@@ -18,7 +18,7 @@ __all__ = ["HostRows"]
 
 
 class HostRows(NativeAccess):
-    """Access to rows by key from the host; each call first waits for running operators.
+    """Methods that read and write rows by key; each call first waits for running operators.
 
     All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. These methods do not count
     occurrences for admission, and do not train rows.
@@ -99,7 +99,7 @@ class HostRows(NativeAccess):
 
         Raises:
             ValueError: `rows` is not a legal type, the table is distributed over several workers,
-                or it has rows, an optimizer, tiers below host memory or a device cache.
+                or the table has rows, an optimizer, tiers below host memory or a device cache.
 
         Example:
             >>> import numpy as np
@@ -228,8 +228,8 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values have changed in memory by themselves.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. If a row has not been trained or written since the last delta, it must still have the
-        stored digest. Trained or written rows cannot be checked before the next delta.
+        delta. If a row has not been trained or written since the last delta, the row must still
+        have the stored digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.

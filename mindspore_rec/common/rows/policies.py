@@ -210,7 +210,8 @@ class Eviction:
             The argument is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
-            avoid this, choose a limit below the norm of initial values, or the trigger 'callback'.
+            keep rows with initial values, choose a limit below the norm of these values, or the
+            trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only when `table.evict()` is
             called, for example by `EvictCallback`. Default: 'step'.

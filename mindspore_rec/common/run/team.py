@@ -123,8 +123,8 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An OSError is raised only if all workers' errors are OSErrors. So OSErrors are sorted
-        # last.
+        # An OSError is raised only if all workers' errors are OSErrors. So sort OSErrors after all
+        # other errors.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

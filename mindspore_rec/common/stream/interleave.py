@@ -326,7 +326,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Mark a block's messages before `place` as taken, and count them."""
+        """Mark a block's messages before `place` as taken, and count these messages."""
         if place == block.place:
             return
         if block.missing is not None:

@@ -22,8 +22,8 @@ class StopWhen:
         watermark: event time in seconds since 1970. If a batch has an event at or after the time
             `watermark`, the stream ends after this batch.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
-            the topic. The rows read so far become the last batch, which may be small. If there are
-            several partitions and one is silent, the rows that wait for its messages stay in the
+            the topic. The rows read so far become the last batch, which may be small. If one of
+            several partitions is silent, rows that wait for this partition's messages stay in the
             topic.
 
     Raises:

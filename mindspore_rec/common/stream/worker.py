@@ -193,7 +193,7 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of the settings that have changed although they must not change.
+            fixed: old values of settings that have changed although changes are not allowed.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"

@@ -49,9 +49,9 @@ class CacheConfig:
         remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
             to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: selects the rows that are demoted from host memory first. With 'lru', these are the
-            least recently trained rows; with 'lfu', the rows least often looked up in training.
-            Default: 'lru'.
+        policy: selects the rows that are demoted from host memory first. With 'lru', the least
+            recently trained rows are demoted first; with 'lfu', the rows that training has looked
+            up least often. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
             are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
             reads the missing rows itself, during the step. Default: 2.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of cross networks. A cross network multiplies its input by values inside the network.
+// Layers of cross networks. A cross network multiplies its input by the values of later layers.
 #pragma once
 
 #include <utility>

@@ -22,9 +22,9 @@ class Layer;
 class DeviceProgram {
  public:
   // Limits of the number of forward passes that wait for their backward pass. At least kLeastKept
-  // passes may wait. More passes than this may wait, as long as all waiting passes together take
-  // less than kKeptBytes. The limit is needed because the program cannot know whether a forward
-  // pass will have a backward pass.
+  // passes may wait. More than kLeastKept passes may wait, as long as all waiting passes together
+  // take less than kKeptBytes. The limit is needed because the program cannot know whether a
+  // forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 

@@ -39,8 +39,8 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer adds to the gradients of its inputs even when these gradients are still
-  // empty.
+  // True if the layer adds to the gradients of its inputs even if no other layer has written these
+  // gradients.
   virtual bool always_adds() const { return true; }
 
   // True if the layer reads its inputs only as factors of products.

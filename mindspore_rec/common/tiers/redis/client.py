@@ -38,7 +38,7 @@ MOST_WAIT = 1.0
 
 
 class Command:
-    """A packed command, or a transaction of several commands, and its reply.
+    """A packed command, or a packed transaction of several commands, with the reply.
 
     Args:
         bucket: bucket that the command reads or writes.
@@ -274,7 +274,7 @@ class Client:
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return the error if a retry may resolve it.
+        """Return the error if a retry may resolve the error.
 
         Raises:
             RemoteError: a retry cannot help.

@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed, and would fail again if it were repeated."""
+    """A call on the remote tier failed, and a repeated call would fail again."""
 
 
 class RemoteUnavailableError(RemoteError):
