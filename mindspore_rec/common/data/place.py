@@ -72,7 +72,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
 
     Raises:
         TypeError: `state` is not a position.
-        ValueError: the state has another order or other data, or lacks a worker.
+        ValueError: the state was saved with another order or other data, or a worker's state is
+            missing.
     """
     states = states_in(state) or [state]
     for each in states:

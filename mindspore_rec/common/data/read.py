@@ -60,12 +60,12 @@ def read(
             `JsonLinesFormat`. Default: None, the names of the files decide.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
             the file system of a URI, or local files for other paths.
-        bad_rows: treatment of rows that cannot be read. Default: None, the first such row raises an
-            error.
+        bad_rows: treatment of rows that cannot be read. Default: None, the first row that cannot be
+            read raises an error.
         sample: settings that thin the rows with label 0. Default: None, all rows are read.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: no file matches `source`.
         TypeError: an argument has a wrong type.
         ValueError: a file is empty, broken or of an unknown format, or a column is missing.
 

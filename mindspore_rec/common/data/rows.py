@@ -124,7 +124,7 @@ class Rows:
         """Return the rows with only some of the columns; other columns are not read.
 
         Raises:
-            ValueError: there is no such column, or a column is named twice.
+            ValueError: a column does not exist or is named twice.
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         known = self._selection.data.schema.names
@@ -146,7 +146,7 @@ class Rows:
                 expression applies to the stored values.
 
         Raises:
-            TypeError: `expression` is neither an expression nor such filters.
+            TypeError: `expression` is neither an expression nor a list of filters.
         """
         if isinstance(expression, (list, tuple)):
             expression = pq.filters_to_expression(list(expression))

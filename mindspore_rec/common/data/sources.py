@@ -86,7 +86,7 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
             local files for other paths.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: no file matches `source`.
         TypeError, ValueError: the source is of another type, or a file's format is unknown.
     """
     each_source = [source] if isinstance(source, (str, os.PathLike)) else source

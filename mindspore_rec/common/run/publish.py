@@ -251,7 +251,7 @@ class Publisher:
         return {**made, "counters": None}
 
     def _copy_network(self) -> None:
-        """Copy the files of the network if they have changed."""
+        """Copy the network's files if these files have changed."""
         source, target = self._run / NETWORK, self._target / NETWORK
         try:
             text = (source / DESCRIPTION).read_bytes()

@@ -129,7 +129,7 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """Next decision of an earlier run that must be repeated; None if no such decision is left."""
+        """Next decision of an earlier run to repeat; None if all decisions have been repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:

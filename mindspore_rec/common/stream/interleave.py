@@ -248,7 +248,7 @@ class Interleaver:
             most: maximum number of rows to take, at least 1.
             stop: value of the attribute `taken` at which to stop. Default: None, no limit.
 
-        Returns: A slice of rows, which may be empty. None if the partition whose turn it is has no
+        Returns: A slice of rows, which may be empty. None if the partition that has the turn has no
             message yet, or if `stop` is reached.
         """
         partition = self.current
