@@ -23,7 +23,7 @@ class ParquetRows(FileRows):
     def __init__(self, file: DataFile) -> None:
         self.name = file.name
         self._file = file
-        # Local files are read in small pieces as needed; other files are read in large pieces.
+        # Bytes of local files are read only when needed; other files are read in large pieces.
         local = isinstance(file.filesystem, pafs.LocalFileSystem)
         self._options = ds.ParquetFragmentScanOptions(pre_buffer=not local)
         format = ds.ParquetFileFormat()
