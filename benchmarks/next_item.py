@@ -1,28 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recall and NDCG of the next item by simple baselines, on real data split by global time.
+"""Recall and NDCG of the next item by baselines and networks, on real data split by global time.
 
     python -m benchmarks.next_item --data DIR --json OUT
+    python -m benchmarks.next_item --data DIR --nets SASRec HSTU --seeds 5
     python -m benchmarks.next_item --data DIR --check
 
 DIR has the folders `online-retail` and `movielens-latest-small` with the files that the publishers
-ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, the baselines and their
-settings in `sequences/baselines.py`. ALS and BPR need `pip install -r
+ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, and the baselines and
+their settings are in `sequences/baselines.py`. ALS and BPR need `pip install -r
 benchmarks/sequences/requirements.txt`.
 
 All items of the catalogue that are new to the user are ranked, and ties count half (mid rank). The
-last period of a data set is for tests, and the period before it for validation. The settings of
-each baseline are chosen by NDCG@10 of the validation rows alone. Then the baseline learns from all
-events before the test period. The last column is the difference of NDCG@10 to the best baseline,
-with its 95 % interval by a bootstrap over users.
+last period of a data set is for tests, and the period before the last is for validation. The
+settings of each baseline are chosen by NDCG@10 of the validation rows alone. After the settings are
+chosen, the baseline learns from all events before the test period. The last column is the
+difference of NDCG@10 to the best baseline, with its 95 % interval by a bootstrap over users.
 
-`--check` leaves out the last event of each user instead, with fixed settings, and compares the
-figures with figures that were measured before by another program. The last figures show how much
-depends on the order of an invoice's lines, which all have one time.
+`--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
+A network has two rows: alone, and with the scores of the best baseline that counts co-occurrences.
+In the second row, an item's score is the network's score plus w times the logarithm of the
+baseline's score, with the w of the best NDCG@10 on the validation rows. The figures are means of
+the seeds, and the interval is of the mean.
+
+`--settings FILE` takes the settings of the baselines from an earlier result, and tries none.
+
+With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
+compares the figures with the figures that another program measured earlier. The last figures show
+how much depends on the order of an invoice's lines, which all have the same time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +42,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import bench_common
-from benchmarks.sequences.baselines import BASELINES, GRIDS, installed
+from benchmarks.sequences.baselines import BASELINES, CO_OCCURRENCE, GRIDS, installed
 from benchmarks.sequences.figures import K, difference, figures_of
+from benchmarks.sequences.learners import NETS, run_net
 from benchmarks.sequences.tasks import (
     TASKS,
     Part,
@@ -47,8 +58,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. Lines of an invoice are in the order of the
-# stock codes there.
+# Recall@10 and NDCG@10 that another program measured. The other program had the lines of an invoice
+# in the order of the stock codes.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -67,9 +78,12 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
 
 
 def chosen_settings(
-    name: str, part: Part, seed: int, progress: tqdm
+    name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
     """Return the best settings of a baseline by the validation rows, and their NDCG@10."""
+    if known is not None:
+        progress.update(len(GRIDS[name]))
+        return known["settings"], known["valid_ndcg"]
     best: tuple[dict[str, Any], float] = ({}, -1.0)
     for settings in GRIDS[name]:
         ndcg = figures_of(part, BASELINES[name](part, settings, seed))["ndcg"]
@@ -107,9 +121,14 @@ def run(name: str, options: argparse.Namespace, progress: tqdm) -> dict[str, Any
     }
     ranks: dict[str, np.ndarray] = {}
     figures: dict[str, dict[str, Any]] = {}
+    known = {}
+    if options.settings is not None:
+        known = json.loads(options.settings.read_text())["tasks"][name]["baselines"]
     for baseline in options.baselines:
         began = time.perf_counter()
-        settings, ndcg = chosen_settings(baseline, valid, options.seed, progress)
+        settings, ndcg = chosen_settings(
+            baseline, valid, options.seed, progress, known.get(baseline)
+        )
         ranks[baseline] = BASELINES[baseline](test, settings, options.seed)
         progress.update()
         figures[baseline] = {
@@ -121,7 +140,21 @@ def run(name: str, options: argparse.Namespace, progress: tqdm) -> dict[str, Any
     best = max(options.baselines, key=lambda each: figures[each]["valid_ndcg"])
     for baseline in options.baselines:
         figures[baseline]["beside_best"] = difference(test, ranks[baseline], ranks[best])
-    return {**record, "best": best, "baselines": figures}
+    nets: dict[str, Any] = {}
+    counting = [each for each in options.baselines if each in CO_OCCURRENCE]
+    if options.nets and not counting:
+        raise ValueError(
+            f"--baselines must have one of {', '.join(CO_OCCURRENCE)} for the networks"
+        )
+    for kind in options.nets:
+        by = max(counting, key=lambda each: figures[each]["valid_ndcg"])
+        of_baseline = by, figures[by]["settings"]
+        made = run_net(kind, name, valid, test, of_baseline, options.seeds)
+        for row, each in made.items():
+            each["beside_best"] = difference(test, each.pop("ranks"), ranks[best])
+            nets[row] = each
+        progress.update()
+    return {**record, "best": best, "baselines": figures, "nets": nets}
 
 
 def print_task(name: str, record: Mapping[str, Any]) -> None:
@@ -134,7 +167,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
     print(
         f"{'baseline':<18} {'valid':>6} {f'R@{K}':>6} {f'NDCG@{K}':>7} {'MRR':>6}  beside the best"
     )
-    for baseline, each in record["baselines"].items():
+    for baseline, each in {**record["baselines"], **record["nets"]}.items():
         beside = each["beside_best"]
         print(
             f"{baseline:<18} {each['valid_ndcg']:6.4f} {each['recall']:6.4f} {each['ndcg']:7.4f} "
@@ -145,7 +178,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out the last event of each user; return figures and whether they are as before."""
+    """Leave out each user's last event; return figures, and True if they equal earlier figures."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():
@@ -185,7 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = [each for each in BASELINES if each not in installed()]
     if missing:
         print(f"left out, since implicit is not installed: {', '.join(missing)}")
-    tries = sum(len(GRIDS[each]) + 1 for each in options.baselines) * len(options.tasks)
+    tries = sum(len(GRIDS[each]) + 1 for each in options.baselines) + len(options.nets)
+    tries *= len(options.tasks)
     tasks: dict[str, Any] = {}
     with tqdm(total=tries, desc="settings", leave=False, disable=None) as progress:
         for name in options.tasks:
@@ -203,6 +237,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="directory of the data sets")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--baselines", nargs="+", choices=BASELINES, default=installed())
+    parser.add_argument("--nets", nargs="*", choices=NETS, default=[], help="default: none")
+    parser.add_argument("--seeds", type=int, default=5, help="of the networks; default 5")
+    parser.add_argument("--settings", type=Path, help="earlier result, for the baselines' settings")
     parser.add_argument("--days", type=float, help="of each period; default: 30 or 365 by the task")
     parser.add_argument(
         "--rows", type=int, default=5000, help="most rows of each period; default 5000"

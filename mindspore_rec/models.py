@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.models.dlrm import DLRM as DLRM
     from mindspore_rec.train.models.features import Features as Features
     from mindspore_rec.train.models.histories import HistoryLookup as HistoryLookup
+    from mindspore_rec.train.models.hstu import HSTU as HSTU
     from mindspore_rec.train.models.inputs import FirstOrder as FirstOrder, InputLayer as InputLayer
     from mindspore_rec.train.models.logistic_regression import (
         LogisticRegression as LogisticRegression,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         register as register,
         settings as settings,
     )
+    from mindspore_rec.train.models.sasrec import SASRec as SASRec
     from mindspore_rec.train.models.served import Served as Served, served as served
     from mindspore_rec.train.models.wide_deep import WideDeep as WideDeep
 else:

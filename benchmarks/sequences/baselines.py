@@ -21,7 +21,7 @@ from scipy.linalg import lapack
 from benchmarks.sequences.tasks import Part
 from mindspore_rec.metrics import rank_targets
 
-__all__ = ["BASELINES", "GRIDS", "installed"]
+__all__ = ["BASELINES", "CO_OCCURRENCE", "GRIDS", "Scores", "installed", "ranks_of"]
 
 _BLOCK = 512
 _PAIRS = 256
@@ -112,6 +112,10 @@ def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray
 
 def item_knn(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by the sum of cosines between the columns of the history's items and of the item."""
+    return ranks_of(part, _by_cosines(part, settings))
+
+
+def _by_cosines(part: Part, settings: Mapping[str, Any]) -> Scores:
     return _by_history(part, _cosines(part, settings["shrink"]), settings)
 
 
@@ -129,6 +133,10 @@ def _cosines(part: Part, shrink: float) -> np.ndarray:
 
 def ease(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by EASE (Steck 2019, https://arxiv.org/abs/1905.03375)."""
+    return ranks_of(part, _by_ease(part, settings))
+
+
+def _by_ease(part: Part, settings: Mapping[str, Any]) -> Scores:
     return _by_history(part, _ease_weights(part, settings["ridge"]), settings)
 
 
@@ -171,9 +179,13 @@ def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     A transition over s places counts ``skip ** (s - 1)``. The counts of an item are divided by
     their sum to the power `norm`.
     """
+    return ranks_of(part, _by_transitions(part, settings))
+
+
+def _by_transitions(part: Part, settings: Mapping[str, Any]) -> Scores:
     chain = _chain(part, settings["skip"], settings["norm"])
     recent = histories(part, settings["last"], settings["decay"])
-    return ranks_of(part, lambda begin, end: (recent[begin:end] @ chain).toarray())
+    return lambda begin, end: (recent[begin:end] @ chain).toarray()
 
 
 @lru_cache(maxsize=1)
@@ -240,10 +252,10 @@ def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     return _by_vectors(part, users[part.rows.user], model.item_factors)
 
 
-def _by_history(part: Part, weights: np.ndarray, settings: Mapping[str, Any]) -> np.ndarray:
-    """Rank by the sum of an item's weights over a history."""
+def _by_history(part: Part, weights: np.ndarray, settings: Mapping[str, Any]) -> Scores:
+    """Return the sums of each item's weights over the histories."""
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
-    return ranks_of(part, lambda begin, end: matrix[begin:end] @ weights)
+    return lambda begin, end: matrix[begin:end] @ weights
 
 
 def _by_vectors(part: Part, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -265,6 +277,15 @@ BASELINES: dict[str, Callable[[Part, Mapping[str, Any], int], np.ndarray]] = {
     "Markov chain": markov,
 }
 """Functions that return the mid ranks of the rows' targets, by the baselines' names."""
+
+CO_OCCURRENCE: dict[str, Callable[[Part, Mapping[str, Any]], Scores]] = {
+    "item-kNN": _by_cosines,
+    "item-kNN, recent": _by_cosines,
+    "EASE": _by_ease,
+    "EASE, recent": _by_ease,
+    "Markov chain": _by_transitions,
+}
+"""Functions that return the scores of all items, of the baselines that count co-occurrences."""
 
 
 def _grid(**values: Sequence[Any]) -> list[dict[str, Any]]:

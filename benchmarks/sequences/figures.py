@@ -34,7 +34,8 @@ def difference(
 
     Args:
         part: the rows.
-        ranks: mid ranks of the targets by one model.
+        ranks: mid ranks of the targets by one model, ``[N]``; or by the model with several seeds,
+            ``[S, N]``, of which NDCG@10 is the mean of the seeds.
         others: mid ranks of the targets by the other model.
         samples: number of samples that are drawn.
         seed: seed of the draw.
@@ -43,7 +44,13 @@ def difference(
         `difference`, `low` and `high`, each NDCG@10 of `ranks` minus NDCG@10 of `others`.
     """
     values, other_values = (
-        functional.ranking_values("ndcg", each, K, part.rows.target_offsets)
+        np.mean(
+            [
+                functional.ranking_values("ndcg", of_seed, K, part.rows.target_offsets)
+                for of_seed in np.atleast_2d(each)
+            ],
+            axis=0,
+        )
         for each in (ranks, others)
     )
     _, user = np.unique(part.rows.user, return_inverse=True)

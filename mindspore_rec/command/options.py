@@ -53,7 +53,7 @@ def _added(
         module: module of this folder with the function `run`, imported when the command runs.
         about: description.
         example: a command line.
-        further: whether the command accepts options that its parser does not know.
+        further: True if the command accepts options that its parser does not know.
     """
     made: argparse.ArgumentParser = commands.add_parser(
         name,

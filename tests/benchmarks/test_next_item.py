@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks and baselines of `next_item.py`, beside plain loops on drawn events."""
+"""Tasks, baselines and batches of `next_item.py`, beside plain loops on drawn events."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.sequences import baselines
+from benchmarks.sequences import baselines, nets
 from benchmarks.sequences.figures import difference, figures_of
 from benchmarks.sequences.tasks import Events, Part, last_events, part_of, read_retail
 from datasets.synthetic.ratings import write_ratings
 from mindspore_rec.metrics import functional
+from tests.support.nightly import nightly
 from tests.support.processes import ROOT, run_python
 
 TIMES = 400
@@ -144,6 +145,59 @@ def test_the_interval_of_a_difference(part: Part) -> None:
     assert figures_of(part, good)["recall"] == recall
 
 
+def test_the_interval_of_several_seeds(part: Part) -> None:
+    rng = np.random.default_rng(3)
+    ranks = rng.integers(1, 30, (3, len(part.rows.target))).astype(float)
+    both = difference(part, ranks, ranks[0])
+    gaps = [difference(part, each, ranks[0])["difference"] for each in ranks]
+    assert both["difference"] == pytest.approx(np.mean(gaps))
+    assert difference(part, ranks[:1], ranks[1]) == difference(part, ranks[0], ranks[1])
+
+
+def plain_pairs(events: Events, together: bool) -> list[tuple[int, int]]:
+    """Return each event with an earlier event of its user, after the event that predicts it."""
+    pairs = []
+    for event, (user, time) in enumerate(zip(events.user, events.time, strict=True)):
+        earlier = [k for k in range(event) if events.user[k] == user]
+        if together:
+            earlier = [k for k in earlier if events.time[k] < time]
+        if earlier:
+            pairs.append((earlier[-1], event))
+    return pairs
+
+
+@pytest.mark.parametrize("half_life", [None, 1e-3])
+def test_each_target_is_in_one_batch(
+    part: Part, half_life: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nets, "EVENTS", 32)
+    monkeypatch.setattr(nets, "_LISTS", 4)
+    together = len(part.rows.target) > len(part.rows.user)
+    events, known = part.events, plain_pairs(part.events, together)
+    settings = {"length": 5, "half_life": half_life, "sampled": None}
+    found = []
+    for batch in nets.batches(part, together, settings, np.random.default_rng(0)):
+        values, offsets, place, row, target, weight, sums = batch
+        assert values.shape == place.shape == sums.shape == (32,) and offsets.shape == (5,)
+        assert (np.diff(offsets) >= 0).all() and offsets[-1] == 32
+        counts = weight > 0
+        np.testing.assert_allclose(np.bincount(row, weight, 32), sums, rtol=1e-6)
+        found += list(zip(values[place[row]][counts], target[counts], strict=True))
+    assert sorted(found) == sorted((events.item[a], events.item[b]) for a, b in known)
+
+
+@pytest.mark.parametrize("kind", ["HSTU", *nightly("SASRec")])
+def test_a_network_learns_a_chain(kind: str) -> None:
+    user, place = np.divmod(np.arange(900), 9)
+    events = Events(user, (user + place) % 12, np.arange(900))
+    part = part_of(events, 720, 900, False, 1000, 0)
+    settings = {**nets.GRIDS["movielens"][0], "dim": 8, "dropout": 0.0, "epochs": 40}
+    settings["sampled"] = None
+    net = nets.trained(kind, part, False, settings, 0)
+    ranks = baselines.ranks_of(part, nets.net_scores(net, part, 50))
+    assert functional.recall(ranks, 1) > 0.9  # 0.1 by chance
+
+
 def test_first_purchases_of_online_retail(tmp_path: Path) -> None:
     (tmp_path / "online-retail").mkdir()
     lines = [
@@ -163,18 +217,20 @@ def test_first_purchases_of_online_retail(tmp_path: Path) -> None:
         assert (events.user.tolist(), events.item.tolist()) == ([0, 1, 1], items)
 
 
-def test_a_run_writes_figures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kinds", [[], *nightly(["SASRec", "HSTU"])])
+def test_a_run_writes_figures(kinds: list[str], tmp_path: Path) -> None:
     write_ratings(tmp_path)
     out = tmp_path / "figures.json"
     printed = run_python(
         ROOT / "benchmarks" / "next_item.py", "--data", str(tmp_path), "--tasks", "movielens",
         "--days", "5", "--rows", "100", "--baselines", "popularity", "Markov chain",
-        "--json", str(out),
+        "--json", str(out), "--seeds", "2", "--nets", *kinds,
     )  # fmt: skip
     assert "Markov chain" in printed
     figures = json.loads(out.read_text())
     task = figures["tasks"]["movielens"]
     assert task["test"]["rows"] == 100 and figures["machine"]["cpus"] >= 1
-    for each in task["baselines"].values():
+    assert list(task["nets"]) == [f"{k}{end}" for k in kinds for end in ("", " + Markov chain")]
+    for each in [*task["baselines"].values(), *task["nets"].values()]:
         assert 0 <= each["ndcg"] <= each["recall"] <= 1
         assert each["beside_best"]["low"] <= each["beside_best"]["high"]

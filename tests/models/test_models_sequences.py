@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DIN and BST: candidates of histories, and equal answers wherever the networks are."""
+"""Networks of the scored item: candidates of histories, and equal answers everywhere."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ from mindspore_rec.train.models.bst import _AppendCandidate
 from mindspore_rec.train.models.candidates import Candidates
 from tests.support.nightly import nightly
 
-NAMES = ("din", "bst")
+NAMES = ("din", "bst", "sasrec", "hstu")
 SMALL: dict[str, dict[str, Any]] = {
     "din": {"attention_hidden": (16, 8), "hidden": (32, 16)},
     "bst": {"heads": 2, "hidden": (32, 16)},
+    "sasrec": {"heads": 2},
+    "hstu": {"heads": 2, "blocks": 1},
 }
 ITEMS = 200
 
@@ -122,9 +124,9 @@ def test_events_learn(name: str, mode: str, unique: Any) -> None:
          HistoryColumn("seen", table="items", values="key", length=9)],
         embedding_dim=4,
     )  # fmt: skip
-    net = models.get(name)(schema, hidden=(8,), name=unique())
+    net = models.get(name)(schema, name=unique(), **SMALL[name])
     keys = np.arange(100, 106)
-    (table,) = tables_of(net)
+    table = tables_of(net.inputs)[0]
     first = np.random.default_rng(0).normal(0, 1, (6, 4)).astype(np.float32)
     table.write_rows(keys, first)
     batch = (np.array([[1], [2], [3]]), keys, np.array([0, 4, 4, 6]), np.ones((3, 1), np.float32))
@@ -183,6 +185,39 @@ def test_candidates_have_the_vectors_of_the_columns_in_the_tables_of_events(
     assert net(ids, numbers, *map(Tensor, arrays)).shape == (2, 1)
 
 
+@pytest.mark.parametrize("name", ["sasrec", "hstu"])
+def test_a_score_is_linear_in_the_candidate(name: str, mode: str, unique: Any) -> None:
+    """The score is a product of the user's state and the item's vector, plus a number."""
+    seen = HistoryColumn("seen", table="items", values="key")
+    at = HistoryColumn("at", values="int64", side_of="seen")
+    item = CategoryColumn("item", table="items", values="key")
+    city = CategoryColumn("city", values="key")
+    net = models.get(name)(Schema([item, seen, at, city], 4), name=unique(), **SMALL[name])
+    net.set_train(False)
+    rng = np.random.default_rng(0)
+    tables = {each.name.rpartition(".")[2]: each for each in tables_of(net.inputs)}
+    vectors = rng.normal(0, 1, (9, 4)).astype(np.float32)
+    vectors[7], vectors[8] = 0, 2 * vectors[6]
+    tables["items"].write_rows(np.arange(9), vectors)
+    next(each for key, each in tables.items() if key != "items").write_rows(
+        np.arange(2), vectors[:2]
+    )
+
+    def scores(items: list[int], times: list[int], city: int = 0) -> Any:
+        ids = np.stack([items, np.full(3, city)], 1)
+        events = np.array([1, 2, 3, 4, 5]), np.array(times), np.array([0, 3, 3, 5])
+        return net(*map(Tensor, (ids, *events))).asnumpy()[:, 0]
+
+    base = [0, 9, 700, 5, 6]
+    of_one, of_none, of_two = (scores([k] * 3, base) for k in (6, 7, 8))
+    np.testing.assert_allclose(of_two - of_none, 2 * (of_one - of_none), rtol=1e-3, atol=1e-5)
+    assert (of_one != of_none).all()  # the city alone gives the empty history a state
+    assert (scores([6] * 3, base, city=1) != of_one).all()
+    later = scores([6] * 3, [0, 650, 700, 5, 6])
+    assert (later != of_one).tolist() == [name == "hstu", False, False]
+    assert (scores([6, 6, 7], base)[:2] == of_one[:2]).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_candidate_is_the_last_value_of_its_list(mode: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -220,7 +255,7 @@ ITEM, SEEN = CategoryColumn("item", table="items"), HistoryColumn("seen", table=
         ),
     ],
 )
-@pytest.mark.parametrize("name", ["din", *nightly("bst")])
+@pytest.mark.parametrize("name", ["din", *nightly("bst", "sasrec", "hstu")])
 def test_schemas_that_are_refused(name: str, columns: list[Any], message: str) -> None:
     kind = models.get(name)
     with pytest.raises(ValueError, match=message):
@@ -231,6 +266,8 @@ def test_recipes_build_the_networks_again(unique: Any) -> None:
     for name, settings in (
         ("din", {"attention_activation": "prelu", "softmax": True, "hidden": (4,)}),
         ("bst", {"blocks": 2, "positions": 0, "heads": 4, "hidden": (4,)}),
+        ("sasrec", {"blocks": 1, "positions": 0, "heads": 4}),
+        ("hstu", {"blocks": 3, "time_buckets": 0, "heads": 4}),
     ):
         net = models.get(name)(schema_of(), name=unique(), **settings)
         again = models.build(net.recipe(), schema_of(), name=unique())

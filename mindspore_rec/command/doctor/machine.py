@@ -15,7 +15,7 @@ __all__ = ["cores", "cpu_field", "cpu_flags", "memory", "processor"]
 
 _ROOT = Path("/")
 _THREADS = "MINDSPORE_REC_NUM_THREADS"
-# Flags of /proc/cpuinfo and the names that people use, of x86 and of Arm, in ascending order.
+# Flags of /proc/cpuinfo and their common names, of x86 and of Arm, in ascending order.
 _SETS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -70,7 +70,7 @@ def cores(_: Asked) -> Line:
 
 
 def memory(_: Asked) -> Line:
-    """Return the memory, the limit of the container, and what fits."""
+    """Return the memory, the limit of the container, and the number of rows that fit."""
     total, free = (_of_meminfo(name) for name in ("MemTotal", "MemAvailable"))
     limit = memory_limit()
     usable = free if limit is None else min(free, limit)
@@ -155,7 +155,7 @@ def _of_meminfo(name: str) -> int:
 
 
 def _bytes_of_row() -> int:
-    """Return the bytes of a row in memory; 0 if the core or the room `plan` is not there."""
+    """Return the bytes of a row in memory; 0 if the core or `mindspore_rec.plan` is missing."""
     try:
         from mindspore_rec.plan.sizes import row_bytes
 

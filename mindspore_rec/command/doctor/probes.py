@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by the names of their items, in the order of the page, and a program for one probe."""
+"""All probes by the names of their items, in the order of docs/command.md; one probe to run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Probe:
     """A probe.
 
     Attributes:
-        find: the function that looks at the item.
+        find: the function that examines the item.
         seconds: after this time, the probe's process is ended, unless a longer time was asked for.
-        needed: whether the library cannot be used without the item. Default: False.
-        trains: whether only training uses the item, with the native core. Default: False.
+        needed: True if the library cannot be used without the item. Default: False.
+        trains: True if only training uses the item, with the native core. Default: False.
     """
 
     find: Callable[[Asked], Line]
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _line_for_training() -> Line | None:
-    """Return the line of an item of training that cannot be tried; None if it can."""
+    """Return the line of a training item that cannot be probed; None if it can be probed."""
     if not has_training():
         return Line(OFF, ONLY_SERVES)
     try:

@@ -20,7 +20,7 @@ from mindspore_rec.command.options import Result
 
 __all__ = ["run"]
 
-# The process of a probe finds the same modules as this process.
+# The process of a probe imports the same modules as this process.
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
@@ -86,7 +86,7 @@ def answer(name: str, asked: Asked) -> Line:
 
 
 def _names(text: str) -> Sequence[str]:
-    """Return the items of `--only`, in the order of the page."""
+    """Return the items of `--only`, in the order of docs/command.md."""
     wanted = text.split(",")
     for name in wanted:
         if name not in PROBES:
@@ -104,7 +104,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the processes of a probe, and do not wait for a process that the kernel holds."""
+    """End the processes of a probe, and do not wait for a process that the kernel blocks."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -122,6 +122,6 @@ def _how(code: int) -> str:
 
 
 def _last(text: str) -> str:
-    """Return the last line of what a probe printed, in brackets."""
+    """Return the last line of a probe's output, in brackets."""
     lines = [each.strip() for each in text.splitlines() if each.strip()]
     return f" ({lines[-1][:300]})" if lines else ""

@@ -16,8 +16,10 @@ BUILT_IN = {
     "deepfm": "mindspore_rec.train.models.deepfm:DeepFM",
     "din": "mindspore_rec.train.models.din:DIN",
     "dlrm": "mindspore_rec.train.models.dlrm:DLRM",
+    "hstu": "mindspore_rec.train.models.hstu:HSTU",
     "logistic_regression": "mindspore_rec.train.models.logistic_regression:LogisticRegression",
     "mmoe": "mindspore_rec.train.models.mmoe:MMoE",
+    "sasrec": "mindspore_rec.train.models.sasrec:SASRec",
     "wide_deep": "mindspore_rec.train.models.wide_deep:WideDeep",
 }
 """Modules and classes of the package's models, by name."""

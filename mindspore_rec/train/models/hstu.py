@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HSTU, the hierarchical sequential transduction unit, as a network from a schema."""
+
+from __future__ import annotations
+
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.schema.column import Column
+from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.train.models.next_item import NextItemNetwork, check_blocks, times_of
+from mindspore_rec.train.nn import hstu
+
+__all__ = ["HSTU"]
+
+
+class HSTU(NextItemNetwork):
+    r"""HSTU: the state of a history by attention without softmax, times the scored item.
+
+    The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
+
+    .. math::
+        z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
+        s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
+
+    A block adds learned biases to the scores of two events, by their distance in the history and by
+    the time between them. The times of the events are the first side column (`side_of`) of the
+    history with ``values="int64"``, in any unit. Without such a column, only distances have biases.
+
+    Candidates, other side columns, other columns of the row and the linear part are as for
+    `SASRec`.
+
+    Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
+    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152.
+
+    Args:
+        schema: the `Schema` of the data, with at least one history.
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+            'concat'.
+        blocks: number of blocks, 1 to 64. Default: 2.
+        heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
+        time_buckets: number of learned biases of times in a block, 0 to 48. Default: 32, so that
+            differences of up to 2**31 seconds have biases of their own.
+        dropout: dropout of the blocks, in [0, 1). Default: 0.0.
+        name: prefix of the tables' names. Default: 'hstu'.
+        seed: seed of the tables' initial values. Default: 0.
+
+    Inputs:
+        ids: int64 Tensor `[B, W]`, the schema's array `ids`.
+        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
+            and the offsets of each history.
+
+    Outputs:
+        float32 Tensor `[B, 1]`, logits.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        ValueError: the schema has no history, or not exactly one category shares the table of a
+            history.
+
+    Supported platforms:
+        ``CPU``
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore_rec import Schema
+        >>> from mindspore_rec.feature import CategoryColumn, HistoryColumn, LabelColumn
+        >>> from mindspore_rec.models import HSTU
+        >>> seen = [HistoryColumn("seen", table="items")]
+        >>> seen += [HistoryColumn("seen_at", side_of="seen", values="int64")]
+        >>> columns = [CategoryColumn("item", table="items"), *seen, LabelColumn("clicked")]
+        >>> net = HSTU(Schema(columns, embedding_dim=4), heads=2, name="doc.hstu")
+        >>> items, times = Tensor([7, 8, 9], ms.int64), Tensor([60, 90, 180], ms.int64)
+        >>> net(Tensor([[1], [2]], ms.int64), items, times, Tensor([0, 3, 3], ms.int64)).shape
+        (2, 1)
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        numbers: str = "concat",
+        blocks: int = 2,
+        heads: int = 1,
+        time_buckets: int = 32,
+        dropout: float = 0.0,
+        name: str = "hstu",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            schema,
+            numbers=numbers,
+            blocks=blocks,
+            heads=heads,
+            time_buckets=time_buckets,
+            dropout=dropout,
+            name=name,
+            seed=seed,
+        )
+        check_blocks(blocks)
+
+        def blocks_of(dim: int, history: tuple[Column, ...]) -> list[nn.Cell]:
+            buckets = 0 if times_of(history) is None else time_buckets
+            length = history[0].most_values
+            return [_Block(dim, length, heads, buckets, dropout) for _ in range(blocks)]
+
+        self._make(blocks_of)
+
+
+class _Block(nn.Cell):
+    """An `nn.HSTU` that may have no biases of times."""
+
+    def __init__(self, dim: int, length: int, heads: int, buckets: int, dropout: float) -> None:
+        super().__init__()
+        self.block = hstu.HSTU(dim, length, heads, buckets, dropout)
+        self.by_time = buckets > 0
+
+    def construct(self, values: Tensor, offsets: Tensor, times: Tensor) -> Tensor:
+        """Return a vector for each value."""
+        return self.block(values, offsets, times if self.by_time else None)
