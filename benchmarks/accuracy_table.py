@@ -85,7 +85,7 @@ def measure(
 
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the metrics of a model for each compute type; names are 'model' or 'model type'."""
+    """Return the metrics of a model for each compute type; the keys are 'model' or 'model type'."""
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)

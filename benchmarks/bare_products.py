@@ -62,7 +62,7 @@ def why_not(precision: str) -> str:
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return a row's stride in elements. It is a multiple of a cache line, but not of 1 KiB."""
+    """Return a row's stride in elements: a multiple of a cache line, but not of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines
@@ -264,8 +264,8 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out. Their products are
-            reductions, and in any library the speed of memory limits reductions.
+        layers: (in, out) of each layer. Layers with one output are left out. The products of these
+            layers are reductions, whose speed is limited by memory in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

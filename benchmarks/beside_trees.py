@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of `mindspore-rec train` with its defaults beside LightGBM, CatBoost and logistic regression.
+"""AUC of `mindspore-rec train` (with its defaults), LightGBM, CatBoost and logistic regression.
 
     python -m benchmarks.beside_trees --data DIR --json OUT
     python -m benchmarks.beside_trees --data DIR --tasks movielens_time --seeds 0 --changes \\
         '{"model": {"dropout": 0.1}}'
+    python -m benchmarks.beside_trees --data DIR --learners mindspore-rec --tune 30
     python -m benchmarks.beside_trees --data DIR --test --seeds 0,1,2,3,4 --json OUT
 
 The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
 `movielens-latest-small` with the files that the publishers ship, plain or compressed by gzip. Each
-learner trains on the training rows, and ends its training by the validation rows. LightGBM and
-CatBoost are run if they are installed.
+learner trains on the training rows, and stops when the validation rows show no more gain. LightGBM
+and CatBoost are run if they are installed.
 
-Scores of the test rows are read with `--test` only. Settings are chosen by the validation rows, so
-run `--test` once, at the end. The file of the figures has the commit and the date. Without
-`--test`, the command does not train again on the validation rows (`train.refit`), whose scores
-would say nothing then.
+The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
+`--test` once, at the end. The result file contains the commit and the date. Without `--test`, the
+command skips the second training, which includes the validation rows (`train.refit`), because
+scores of these rows would then mean nothing.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ NEEDS = {
     "LightGBM-statistics": "lightgbm",
     "LightGBM-refit": "lightgbm",
     "CatBoost": "catboost",
+    "CatBoost-statistics": "catboost",
 }
 
 
 def run(
-    learner: str, parts: Parts, seed: int, changes: Mapping[str, Any], test: bool
+    learner: str, parts: Parts, seed: int, changes: Mapping[str, Any], test: bool, trials: int = 0
 ) -> dict[str, Any]:
     """Train a learner on a task, and return its figures."""
     began = time.perf_counter()
@@ -60,10 +62,11 @@ def run(
     if learner == OURS:
         no_refit = {"train": {**changes.get("train", {}), "refit": False}}
         with tempfile.TemporaryDirectory() as folder:
-            made = run_command(
-                parts, seed, Path(folder), changes if test else {**changes, **no_refit}
-            )
+            chosen = changes if test else {**changes, **no_refit}
+            made = run_command(parts, seed, Path(folder), chosen, trials)
         scores, more = made.scores, {"parts_seconds": dict(made.seconds)}
+        if made.tuned is not None:
+            more["tuned"] = dict(made.tuned)
     else:
         scores = RIVALS[learner](parts, seed)
     figures: dict[str, Any] = {"seconds": time.perf_counter() - began, **more}
@@ -78,7 +81,7 @@ def run(
 
 
 def main() -> None:
-    """Run the learners on the tasks and print a line for each pair."""
+    """Run the learners on the tasks and print a line for each pair of learner and task."""
     options = _options()
     part = "test" if options.test else "valid"
     record: dict[str, Any] = {"part": part, "changes": options.changes, "tasks": {}}
@@ -89,7 +92,8 @@ def main() -> None:
         record["tasks"][name] = {"rows": sizes, "learners": {}}
         for learner in options.learners:
             runs = [
-                run(learner, parts, seed, options.changes, options.test) for seed in options.seeds
+                run(learner, parts, seed, options.changes, options.test, options.tune)
+                for seed in options.seeds
             ]
             record["tasks"][name]["learners"][learner] = runs
             aucs = [each[part]["auc"] for each in runs]
@@ -101,7 +105,15 @@ def main() -> None:
                 f"{seconds:8.1f}",
                 flush=True,
             )
+            if learner == OURS:
+                _print_parts([each["parts_seconds"] for each in runs])
             bench_common.save(options.json, record)
+
+
+def _print_parts(runs: list[Mapping[str, float]]) -> None:
+    parts = {name: statistics.median(each[name] for each in runs) for name in runs[0]}
+    shown = ", ".join(f"{name} {each:.1f}" for name, each in parts.items())
+    print(f"  seconds: {shown}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -112,6 +124,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--learners", type=_learners, default=None, help="names, with commas")
     parser.add_argument("--seeds", type=_seeds, default=[0], help="seeds, with commas; default 0")
     parser.add_argument("--changes", type=json.loads, default={}, help="settings, as JSON")
+    parser.add_argument("--tune", type=int, default=0, help="trials of `tune`; default 0: none")
     parser.add_argument("--test", action="store_true", help="score the test rows: once, at the end")
     options = parser.parse_args()
     if options.learners is None:

@@ -3,9 +3,9 @@
 
     PYTHONPATH=. python benchmarks/checkpoint_stall.py --directory DISK --json output/stall.json
 
-The same training runs in turn without and with a `RecCheckpoint`. The `RecCheckpoint` writes one
-delta per second, and merges full checkpoints in the background. For comparison, the benchmark also
-times `save_checkpoint`, which stops training.
+The same training runs alternately with and without a `RecCheckpoint`. The `RecCheckpoint` writes
+one delta per second, and merges full checkpoints in the background. For comparison, the benchmark
+also times `save_checkpoint`, which stops training.
 """
 
 from __future__ import annotations

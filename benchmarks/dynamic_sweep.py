@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Second part of `dynamic_features.py`: pauses while nearly all rows of a table leave."""
+"""Second part of `dynamic_features.py`: pauses while nearly all rows of a table are evicted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDLE = 100_000
 
 # For each name: the eviction rules at the start, and a flag. If the flag is True, changes are
 # recorded for a delta, and each step also fetches the evicted keys as EvictedKeysCallback does. The
-# step's time includes this work.
+# step's time includes the time of recording and fetching.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),
@@ -60,7 +60,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
     # Rows of this age become due when eviction is triggered, or just after the first `BEFORE`
-    # steps. Rows that these steps look up do not become due.
+    # steps. Rows that the first `BEFORE` steps look up do not become due.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:

@@ -9,11 +9,11 @@ and the machine's floor (the memory accesses alone). If `--value-dtype` or `--st
 float32, steps of a float32 table alternate with steps of the table. The script prints the ratios of
 the table's times to the float32 table's times. With `--output-dtype bfloat16`, our rows enter the
 graph as bfloat16, and rows of the float32 table as float32. With bfloat16 output, all graphs end in
-a fused layer, even graphs without a table. The fused layer reads both types, whereas MindSpore's
-own CPU kernels do not read bfloat16. With bfloat16 output, the script does not measure MindSpore's
-own lookup. It also prints the ratios of the times of whole steps. Each round runs the steps in a
-different order, because a step's time depends on the caches and allocators that the previous step
-left.
+a fused layer, even graphs without a table. The fused layer reads float32 and bfloat16, whereas
+MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script does not measure
+MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of the times of
+whole steps. Each round runs the steps in a different order, because a step's time depends on the
+caches and allocators that the previous step left.
 """
 
 from __future__ import annotations

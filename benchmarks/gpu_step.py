@@ -4,8 +4,8 @@
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --check
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --json OUT
 
-The script needs neither MindSpore nor the package. It opens two libraries by their paths: the
-native core, and oneDNN (MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu`
+The script needs neither MindSpore nor the package. The script opens two libraries by their paths:
+the native core, and oneDNN (MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu`
 measures the cores alone.
 
 A step consists of the lookup of Zipf-distributed ids in a table in host memory, the network's

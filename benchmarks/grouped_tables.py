@@ -2,8 +2,8 @@
 """A training step with 26 tables, one per column, compared with a single table.
 
 Alternating steps look up the same ids in three ways: a lookup for each table, all tables grouped in
-one operator, and one table for all columns (with distinct keys per column). The network above is a
-weighted sum, so the tables take nearly the whole step.
+one operator, and one table for all columns (with distinct keys per column). The network above the
+tables is a weighted sum, so the tables take nearly the whole step.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Processes:
         number: expected number of processes.
 
     Attributes:
-        about: description that each process sent of itself.
+        about: each process's description of itself.
 
     Raises:
         RuntimeError: a process ended or was not ready in time; the message has the process's last

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of DCN-V2 by the form of its numbers and the number of its members.
+"""Time of a training step of DCN-V2 by the form of the numbers and by the number of members.
 
     python benchmarks/model_options.py --batch 1024 --members 2 8 --json OUT
 
 All networks look up the same ids, read the same numbers, and train in alternating steps. The
-figures are medians, and the ratio to the step with `numbers="concat"` and one member.
+figures are the median time of a step, and the ratio of this time to the time with
+`numbers="concat"` and one member.
 """
 
 from __future__ import annotations

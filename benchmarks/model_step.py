@@ -7,8 +7,8 @@ Each network has the settings of its model's `criteo_x1.yaml` (MMoE: `best.yaml`
 26 ids and 13 numbers per row. Our network looks up 63-bit keys in one hash table for all fields,
 and LazyAdam trains the table. The vanilla network has static ids, MindSpore's own layers in float32
 instead of fused layers, `nn.EmbeddingLookup(sparse=True, target="CPU")`, and `nn.LazyAdam` on the
-CPU target. All networks train the same batches in alternating steps. `--precision` sets the types
-of the perceptrons' products; in float16 the loss is scaled.
+CPU target. All networks train on the same batches in alternating steps. `--precision` sets the
+types of the perceptrons' products; in float16 the loss is scaled.
 
 `step_parts.py` describes the parts of the step. The script also divides the time of the whole step
 by a lower bound. The lower bound is the time of the bare products (`bare_products.py`) plus the
@@ -107,12 +107,12 @@ def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
 
 
 def step_run(step: nn.Cell, ids: list[Tensor], data: Data) -> Run:
-    """Return the run of a whole step."""
+    """Return a function that runs a whole step."""
     return seconds_of(lambda i: step(ids[i % BATCHES], data.numbers, data.label).asnumpy())
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add our network in a precision: its whole step, and the parts."""
+    """Add measurements of our network in a precision: of the whole step, and of its parts."""
     title = f"{data.batch}.{precision}"
     net = with_rows(network(data.name, title, precision), data.rows, stack)
     scale = loss_scale(precision)
@@ -132,7 +132,7 @@ def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> No
 
 
 def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
-    """Add the tables' step without a network."""
+    """Add a measurement of the tables' step without a network."""
     net = with_rows(network(data.name, f"{data.batch}.alone", "float32"), data.rows, stack)
     lookups = [cell for _, cell in lookups_of(net)]
     optimizer = LazyAdam(embedding_parameters(net), RATE)

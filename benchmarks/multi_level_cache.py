@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a table with tiers (device, SSD, Redis), compared with a table in host memory.
 
-Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
-in alternating blocks of steps, so that drift of the machine's speed affects both tables equally.
-The table with tiers trains with prefetch and without. All tables start with the same rows. As after
-a long run, the tiers are full, and the highest tier has the most frequent keys.
+The network is Wide & Deep over one table of dim 16, trained by LazyAdam. The table in memory and a
+table with tiers train in alternating blocks of steps, so that drift of the machine's speed affects
+both tables equally. The table with tiers trains with prefetch and without. All tables start with
+the same rows. As after a long run, the tiers are full, and the highest tier has the most frequent
+keys.
 """
 
 from __future__ import annotations
@@ -138,9 +139,10 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Fill the table with rows of the ranks 0 .. rows - 1, with the state after some steps.
+        """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        The most frequent keys get the latest steps, and each key gets its expected count.
+        The most frequent keys have the latest steps as their last steps, and each key's count is
+        the expected count.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -178,7 +180,7 @@ class Subject:
 
 
 class Batches:
-    """Batches of newly drawn ids. They are drawn before the measurement begins."""
+    """Batches of newly drawn ids. All batches are drawn before the measurement begins."""
 
     def __init__(self, options: argparse.Namespace, exponent: float) -> None:
         self._rng = np.random.default_rng(options.seed)
@@ -266,7 +268,7 @@ def measure(
 def disk_limit(
     figures: dict[str, Any], options: argparse.Namespace, fio: list[ssd_tier.Disk]
 ) -> None:
-    """Add the highest speed that the disk allows for the rows that had to be read.
+    """Add to the results the highest speed that the disk allows for the rows that were read.
 
     A step takes at least as long as its reads from the disk. A step that keeps all CPUs busy also
     takes at least the time of a step in memory, plus the kernel's CPU time for the reads.
@@ -313,8 +315,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with rows of a type and return the results.
 
-    The host tier has the same size in bytes for every type of row. This size is enough for the
-    setup's share of the rows in float32.
+    The host tier has the same size in bytes for every type of row. The host tier's size is enough
+    for the setup's share of the rows in float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts on one machine: network namespaces connected by one link of a set speed.
+"""Two hosts on one machine: network namespaces connected by one link of limited speed.
 
 Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
 else, so workers on two hosts can exchange data only over TCP. The benchmark needs the root user,
@@ -101,7 +101,7 @@ class Hosts:
         return f"{_NET}.{host + 1}"
 
     def set_rate(self, gbit: float) -> None:
-        """Limit both directions of the link to this many Gbit/s."""
+        """Limit both directions of the link to a number of Gbit/s."""
         for name in self.names:
             _run(
                 *("tc", "-n", name, "qdisc", "replace", "dev", "link0", "root", "tbf"),

@@ -6,15 +6,15 @@
     python -m benchmarks.next_item --data DIR --check
 
 DIR has the folders `online-retail` and `movielens-latest-small` with the files that the publishers
-ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, the baselines and their
-settings in `sequences/baselines.py`. ALS and BPR need `pip install -r
+ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, and the baselines and
+their settings are in `sequences/baselines.py`. ALS and BPR need `pip install -r
 benchmarks/sequences/requirements.txt`.
 
 All items of the catalogue that are new to the user are ranked, and ties count half (mid rank). The
-last period of a data set is for tests, and the period before it for validation. The settings of
-each baseline are chosen by NDCG@10 of the validation rows alone. Then the baseline learns from all
-events before the test period. The last column is the difference of NDCG@10 to the best baseline,
-with its 95 % interval by a bootstrap over users.
+last period of a data set is for tests, and the period before the last is for validation. The
+settings of each baseline are chosen by NDCG@10 of the validation rows alone. After the settings are
+chosen, the baseline learns from all events before the test period. The last column is the
+difference of NDCG@10 to the best baseline, with its 95 % interval by a bootstrap over users.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
 A network has two rows: alone, and with the scores of the best baseline that counts co-occurrences.
@@ -24,9 +24,9 @@ the seeds, and the interval is of the mean.
 
 `--settings FILE` takes the settings of the baselines from an earlier result, and tries none.
 
-`--check` leaves out the last event of each user instead, with fixed settings, and compares the
-figures with figures that were measured before by another program. The last figures show how much
-depends on the order of an invoice's lines, which all have one time.
+With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
+compares the figures with the figures that another program measured earlier. The last figures show
+how much depends on the order of an invoice's lines, which all have the same time.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. Lines of an invoice are in the order of the
-# stock codes there.
+# Recall@10 and NDCG@10 that another program measured. The other program had the lines of an invoice
+# in the order of the stock codes.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -178,7 +178,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out the last event of each user; return figures and whether they are as before."""
+    """Leave out each user's last event; return figures, and True if they equal earlier figures."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

@@ -141,7 +141,9 @@ class Probe:
 
 
 class Prober:
-    """Sender of events with new keys. It waits until the predictor's answers reflect the events.
+    """Sender of events with new keys.
+
+    The sender waits until the predictor's answers reflect the events.
 
     Args:
         events: stream events to which the probes are added.

@@ -51,7 +51,7 @@ class Peer:
         python: path of the interpreter that has the framework.
         settings: fields of the worker's work (`peers.serve.Work`) that are not arrays.
         arrays: those that are.
-        script: the worker's file in `peers`. Default: the file that `WORKERS` has for the name.
+        script: the worker's file in `peers`. Default: the file that `WORKERS` lists for the name.
 
     Attributes:
         about: versions, and the framework's optimizations.

@@ -53,7 +53,7 @@ def checked(table: QuantizedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
 def lookup(
     table: QuantizedRows, batches: np.ndarray, offsets: np.ndarray, threads: int
 ) -> Callable[[int], float]:
-    """Return a run for `alternate` that looks up batches of ids in turn."""
+    """Return a function for `alternate` that looks up batches of ids in turn."""
 
     def run(i: int) -> Any:
         return table.pool(batches[i % len(batches)], offsets)
@@ -106,7 +106,7 @@ def _look_up(lookup: Callable[[np.ndarray], Any], batches: np.ndarray, i: int) -
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
-    """Return a run for `alternate` that repeats the peer's runs from number `first`."""
+    """Return a function for `alternate` that repeats the peer's runs from number `first`."""
 
     def seconds(i: int) -> float:
         return peer.step(first + i % batches)

@@ -94,7 +94,8 @@ class RawHttp2:
 
     Args:
         port: of 127.0.0.1.
-        begin: True for a complete connection preface; False sends half of it. Default: True.
+        begin: True sends the complete connection preface; False sends half of the preface. Default:
+            True.
 
     Attributes:
         calls: the calls by their stream numbers.

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows per second of `mindspore_rec.data` beside pyarrow's scan of the same Parquet file.
+"""Rows per second of `mindspore_rec.data` compared with pyarrow's scan of the same Parquet file.
 
     python benchmarks/read_parquet.py --rows 2000000 --json OUT
     python benchmarks/read_parquet.py --bytes 10e9
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096 rows. Each round reads all rows by each reader in turn, with the same number of
-threads: pyarrow's scan of a data set, with Arrow's memory pool and with the pool of malloc, as the
-reader has it; `Rows.batches` in order and shuffled; PyTorch's DataLoader over pyarrow's batches if
-torch is installed; the packed format of `datasets.common`; `Rows.batches` with the feature stage,
-whose time is divided among the arrays that it makes. The first round is not counted, so the files
-are in the system's page cache. The speed of a shared machine changes between rounds, so the CPU
-time of a reader is reported too.
+batches of 4096 rows. Each round reads all rows by each reader in turn, and all readers use the same
+number of threads. The first readers are pyarrow's scan of a data set, once with Arrow's memory pool
+and once with malloc's pool, which `Rows` uses, and `Rows.batches`, in order and shuffled. The other
+readers are PyTorch's DataLoader over pyarrow's batches (if torch is installed), the packed format
+of `datasets.common`, and `Rows.batches` with the feature stage, whose time is divided among the
+arrays that it makes. The first round is not counted, so the files are in the system's page cache.
+The speed of a shared machine changes between rounds, so the CPU time of a reader is reported too.
 
-`--bytes` also reads a file with as many bytes of values, which dictionaries and runs make small on
-disk, and compares the memory of the process in the first and the last fifth of the pass.
+`--bytes` also reads a large file with this number of bytes of values. Parquet's dictionaries and
+run lengths keep the file small on disk. The script compares the memory of the process in the first
+and the last fifth of the pass.
 
 The exit code is 1 if a reader is slower than 0.9 (in order) or 0.7 (shuffled) times pyarrow's scan.
 """
@@ -88,7 +89,7 @@ def blocks(rows: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
 
 
 class FeatureStage:
-    """The feature stage over the reader's batches; sums the seconds of each of its arrays."""
+    """The feature stage over the reader's batches; it sums the seconds that each array takes."""
 
     def __init__(self, path: Path, threads: int) -> None:
         columns = [CategoryColumn(name) for name in IDS]
@@ -210,7 +211,7 @@ def resident() -> int:
 
 
 def memory(folder: Path, size: float, threads: int, shuffle: bool, seed: int) -> dict[str, Any]:
-    """Return the most memory in the first and in the last fifth of a pass over a large file."""
+    """Return the peak memory in the first and in the last fifth of a pass over a large file."""
     rng = np.random.default_rng(seed)
     columns = 40
     runs = {f"c{n}": np.repeat(rng.integers(0, 1000, GROUP // 64), 64) for n in range(columns)}

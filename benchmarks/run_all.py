@@ -4,8 +4,9 @@
     PYTHONPATH=. python benchmarks/run_all.py --disk DIRECTORY
 
 Each benchmark takes about a minute; run the script while the machine is idle. A benchmark is left
-out if a part that it needs is missing. The benchmark's stored result stays. At the end, the script
-rewrites the table in benchmarks/README.md. The exit code is 1 if a benchmark failed.
+out if a part that it needs is missing. The stored result of a benchmark that is left out stays
+unchanged. At the end, the script rewrites the table in benchmarks/README.md. The exit code is 1 if
+a benchmark failed.
 """
 
 from __future__ import annotations

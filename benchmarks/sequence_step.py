@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of the cells over histories, beside PyTorch's fastest form of the same network.
+"""Training steps of the cells over histories, compared with the same networks in PyTorch.
 
 A step is forward, backward (with the gradient of the values) and Adam. PyTorch runs in a process of
-another interpreter (`--torch-python`), on the same batches and as many threads; the steps of both
-alternate. PyTorch's form is the fastest of a padded and a packed form, eager and compiled. The
-second part measures the time per value with a history of 5,000 values in the batch and without.
+another interpreter (`--torch-python`), on the same batches and as many threads; our steps and
+PyTorch's steps alternate. PyTorch's form is the fastest of a padded and a packed form, eager and
+compiled. The second part measures the time per value, with and without a history of 5,000 values in
+the batch.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Step(nn.Cell):
 
 
 def our_run(net: str, data: Data) -> Callable[[int], float]:
-    """Return a function that runs the step of a number, and returns the seconds that it took."""
+    """Return a function of the step's number that runs our step and returns its seconds."""
     batches = [data.batch(k) for k in range(len(data.offsets))]
     if net == "din":  # a target for each history
         batches = [(*each[:4], Tensor(data.target[: data.lists])) for each in batches]
@@ -148,7 +149,7 @@ def torch_peer(net: str, data: Data, args: Any) -> Peer:
 
 
 def measure(net: str, data: Data, args: Any, beside_torch: bool) -> dict[str, Any]:
-    """Return milliseconds of both steps, and the ratio in the pairs of steps."""
+    """Return the milliseconds of our step and PyTorch's step, and the ratio in pairs of steps."""
     with ExitStack() as stack:
         runs = {"ours": our_run(net, data)}
         about: dict[str, str] = {}
@@ -169,7 +170,7 @@ def measure(net: str, data: Data, args: Any, beside_torch: bool) -> dict[str, An
 
 
 def long_history(args: Any, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the microseconds per value of DIN, with one long history and without."""
+    """Return the microseconds per value of DIN, with and without one long history."""
     usual = np.full((1, args.batch), args.lengths[0], np.int64)
     long = usual.copy()
     long[0, args.batch // 2] = args.long

@@ -11,8 +11,8 @@ little CPU, HTTP clients write prepared bytes to sockets, and read only an answe
 length. The gRPC client is grpcio with messages of `tritonclient[http]`, and needs about as much CPU
 as the server.
 
-With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton gets the same
-requests, in turn with our server.
+With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton and our
+server receive the same requests in turn.
 """
 
 from __future__ import annotations

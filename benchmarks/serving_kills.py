@@ -9,7 +9,7 @@ writer or the training, in turn. The script restarts the training at once, and t
 its own processes.
 
 If a kill ends a request's connection, the client repeats the request on a new connection. Clients
-and load balancers also do so with read-only requests. A request that is sent again counts as
+and load balancers in general also repeat read-only requests. A request that is sent again counts as
 `dropped`. A request has failed if the answer is an error or does not arrive within --limit-seconds,
 or if the request was dropped twice.
 """

@@ -5,11 +5,11 @@
 
 A training writes one full checkpoint, with the optimizer's states. Each round drops the files from
 the page cache and reads them from one end to the other. Then the round drops the files again, and
-starts a server, which reads from the disk. It then starts the server a second time, with the files
-in memory. Last, the round starts a server of 1,000 rows, which shows the time for the processes
-alone. `by_reading` is a quotient. Its numerator is the time to start from the disk, minus the time
-to start the small server. Its denominator is the reading time. A value of 1 means that the start is
-as fast as the disk.
+starts a server, which reads from the disk. The round then starts the server a second time, with the
+files in memory. Last, the round starts a server of 1,000 rows, which shows the time for the
+processes alone. `by_reading` is a quotient. The numerator of `by_reading` is the time to start from
+the disk, minus the time to start the small server. The denominator of `by_reading` is the reading
+time. A `by_reading` of 1 means that the start is as fast as the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 
 def drop(files: list[Path]) -> None:
-    """Make the kernel drop files from the page cache; the files' contents are on the disk."""
+    """Sync files to the disk, and make the kernel drop the files from the page cache."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)

@@ -5,7 +5,8 @@
 
 Readers are processes that look up rows of 26 keys at a time, without a network or a server. In
 every second phase, the writer publishes one delta per second. A reader's longest lookup is measured
-in phases with deltas and in phases without. The difference is the wait that deltas cause.
+in phases with deltas and in phases without deltas. The difference between the phases is the wait
+that deltas cause.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class StepCase:
     def add_ours(
         self, precision: str, whole: Run, tables: Sequence[Any], parts: Mapping[str, Run]
     ) -> None:
-        """Add our network in a precision.
+        """Add the runs of our network in a precision.
 
         Args:
             precision: type of the network's products.

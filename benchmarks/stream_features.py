@@ -6,8 +6,8 @@
 Lines in the format of Criteo's files (synthetic) become 26 keys, 13 scaled counts and a label.
 `direct` calls the parser and the pipeline in turn on pieces of lines. `stream` sends messages of
 1000 lines through a topic in memory to a StreamSource. The thread of the StreamSource parses while
-this thread makes the features. CPU time is the time of the whole process. If other programs keep
-the machine busy, CPU time is more reliable than wall time.
+the main thread makes the features. CPU time is the time of the whole process. If other programs
+keep the machine busy, CPU time is more reliable than wall time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Like a trainer, the benchmark reads messages of two kinds. The first kind has 1000 rows per message;
 a row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line in Criteo's
 format per message. The script starts the broker of examples/online_learning/kafka, unless
-`--brokers` names one. CPU time is the time of this process, without the broker.
+`--brokers` names a broker. CPU time is the time of this process, without the broker.
 """
 
 from __future__ import annotations

@@ -113,13 +113,13 @@ def adam(parameters: Sequence[Parameter]) -> LazyAdam:
 
 
 def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data) -> Any:
-    """Return the run of a network's whole step."""
+    """Return a function that runs a network's whole step."""
     step = nn.TrainOneStepCell(net, optimizer).set_train()
     return seconds_of(lambda i: step(ids[i % BATCHES], *data.others).asnumpy())
 
 
 def vanilla_run(data: Data) -> Callable[[int], float]:
-    """Return the run with MindSpore's own tables."""
+    """Return a function that runs the step with MindSpore's own tables."""
     net = VanillaWideDeep(data.rows, data.shape)
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
     optimizer.target = "CPU"
@@ -159,7 +159,7 @@ def peer_of(name: str, python: str, data: Data, precision: str) -> Peer:
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add our network in a precision."""
+    """Add the runs of our network in a precision."""
     lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
     net = WideDeep(*lookups, data.shape, precision)
     for table in tables_of(net):
@@ -169,7 +169,7 @@ def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> No
 
 
 def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
-    """Add the tables' step without a network."""
+    """Add a measurement of the tables' step without a network."""
     lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.alone")
     for lookup in lookups:
         stack.callback(lookup.embedding_table.close)

@@ -454,6 +454,21 @@ def state_width(rule: str, dim: int, centered: bool = False) -> int: ...
 def set_num_threads(num_threads: int) -> None: ...
 def hash_ids(ids: np.ndarray) -> int: ...
 def crc32c(data: bytes | memoryview | np.ndarray, crc: int = 0) -> int: ...
+def keep_events(
+    rows: np.ndarray,
+    users: np.ndarray,
+    times: np.ndarray,
+    are_events: np.ndarray,
+    values: np.ndarray,
+    length: int,
+    idle_seconds: int,
+    clock: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return offsets, times and values of the histories of a batch, and the clock after the batch.
+
+    The events of the batch are added to `rows`. csrc/rows/kept_events.h explains the arguments.
+    """
+
 def rank_targets(
     users: np.ndarray,
     items: np.ndarray,

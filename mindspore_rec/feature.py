@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         HistoryColumn as HistoryColumn,
         IgnoredColumn as IgnoredColumn,
         IntegerColumn as IntegerColumn,
+        KeptHistoryColumn as KeptHistoryColumn,
         LabelColumn as LabelColumn,
         ListColumn as ListColumn,
         NumberColumn as NumberColumn,

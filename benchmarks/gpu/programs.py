@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense programs over the native core alone: like `train/nn/fused/program.py`, on NumPy arrays."""
+"""Dense programs on NumPy arrays, over the native core alone; see `train/nn/fused/program.py`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class Program:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if batches are normalized by their own statistics.
-        exact: True if weights are small multiples of 1/2. With True, if inputs are small multiples
-            of 1/4, the sums in a few layers are exact, and rounding never changes a number's sign.
+        exact: True if weights are small multiples of 1/2. If `exact` is True, and if inputs are
+            small multiples of 1/4, the sums in a few layers are exact, and rounding never changes a
+            number's sign.
         seed: of the parameters.
     """
 

@@ -96,7 +96,7 @@ class Training:
         rows: number of ids per table.
         precision: 'float32' or 'bfloat16', for the products.
         sparse: True if the tables' gradients have only the batch's rows, and SparseAdam updates
-            these rows. If False, Adam updates all rows in each step.
+            these rows. If `sparse` is False, Adam updates all rows in each step.
     """
 
     def __init__(self, shape: Shape, rows: int, precision: str, sparse: bool) -> None:

@@ -60,7 +60,7 @@ def serve(
     """Answer commands until no more commands arrive.
 
     Args:
-        make: function that gets the work, and returns a description of the peer (versions,
+        make: function that takes the work, and returns a description of the peer (versions,
             optimizations) and the peer's step. The step is a function of the batch's number that
             returns the loss.
         kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:

@@ -2,9 +2,9 @@
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
 Each network has a form over padded blocks, and a form that pads only around the attention. The
-causal mask of an attention makes a mask of the padding unnecessary, because padding is behind the
-values. Each form runs eagerly. If asked for, each form also runs compiled, unless `torch.compile`
-takes more than a minute.
+attention's mask is causal and the padding comes after the values, so no mask of the padding is
+needed. Each form runs eagerly. If compiled forms are requested, each form also runs compiled,
+unless `torch.compile` takes more than a minute.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Work:
         dim: width of a value.
         longest: greatest length of a history, for HSTU's biases and weights.
         threads: that compute.
-        compiles: whether to try compiled forms.
+        compiles: True if compiled forms are tried, too.
         offsets: int64 [K, B + 1], of K batches.
-        values: float32 [most values, dim], of which a batch takes the first.
+        values: float32 [most values, dim]; a batch of n values uses the first n rows.
         candidate: float32 [B, dim].
         target: float32 [most values, dim].
         times: int64 [most values].
@@ -55,7 +55,7 @@ class Work:
 
 
 class Batch:
-    """A batch in both forms."""
+    """A batch in padded and in packed form."""
 
     def __init__(self, work: Work, offsets: np.ndarray) -> None:
         lengths = np.diff(offsets)
@@ -91,7 +91,7 @@ class Batch:
 
 
 class Dice(nn.Module):
-    """Dice, over the rows that a mask selects if there is a mask."""
+    """Dice over all rows, or over the rows that a mask selects."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class Form:
         return float(loss.detach())
 
     def seconds(self) -> float:
-        """Return the minimum seconds of a step on the first two batches, after one step each."""
+        """Return the least seconds of a step on the first two batches, each after a warm-up."""
         times = []
         for k in (0, 1, 0, 1):
             begin = time.perf_counter()

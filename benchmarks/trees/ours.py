@@ -31,16 +31,21 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall time of `init`, of the whole `train`, and of the steps alone (`steps`).
+        seconds: wall time of `init`, of `tune`, of the whole `train`, and its parts: the imports,
+            compiling, and the steps of the first training (`steps`) and of the refit.
         training: what `train` wrote about the training.
+        tuned: what `tune` wrote about its trials, or None.
     """
 
     scores: Scores
     seconds: Mapping[str, float]
     training: Mapping[str, Any]
+    tuned: Mapping[str, Any] | None = None
 
 
-def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any]) -> Run:
+def run_command(
+    parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any], trials: int = 0
+) -> Run:
     """Train by the command.
 
     Args:
@@ -49,6 +54,7 @@ def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any
         folder: empty directory for the files of the run.
         changes: settings of the YAML file that differ from what `init` proposes, such as
             `{"train": {"epochs": 5}}`; mappings are merged.
+        trials: number of trials of `tune`, whose best settings train. Default: 0, no search.
     """
     for name in ("train", "valid", "test"):
         frame: pd.DataFrame = getattr(parts, name)
@@ -64,33 +70,54 @@ def run_command(parts: Parts, seed: int, folder: Path, changes: Mapping[str, Any
     )
     settings = _merged(settings, changes)
     (folder / "task.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-    _call(folder, "train", "task.yaml", "--json", "figures.json", "--no-baseline")
+    name, tuned = "task.yaml", None
+    if trials:
+        _call(folder, "tune", name, "--trials", str(trials), "--json", "tuned.json")
+        tuned = json.loads((folder / "tuned.json").read_text(encoding="utf-8"))
+        name = "task.tuned.yaml"
+    after_tune = time.perf_counter()
+    _call(folder, "train", name, "--json", "figures.json", "--no-baseline")
     after_train = time.perf_counter()
     training = json.loads((folder / "figures.json").read_text(encoding="utf-8"))["training"]
     scores = {}
-    for name in ("valid", "test"):
-        _call(folder, "predict", "task.yaml", f"{name}.parquet", "-o", f"{name}_scores.parquet")
-        scored = pd.read_parquet(folder / f"{name}_scores.parquet")
-        scores[name] = np.asarray(scored["probability"], np.float64)
+    for part in ("valid", "test"):
+        _call(folder, "predict", name, f"{part}.parquet", "-o", f"{part}_scores.parquet")
+        scored = pd.read_parquet(folder / f"{part}_scores.parquet")
+        scores[part] = np.asarray(scored["probability"], np.float64)
+    refit = training.get("refit", {"compile_seconds": 0.0, "step_seconds": 0.0})
     seconds = {
         "init": after_init - began,
-        "train": after_train - after_init,
-        "steps": training["seconds"],
+        "tune": after_tune - after_init,
+        "train": after_train - after_tune,
+        "import": _import_seconds(folder),
+        "compile": training["compile_seconds"] + refit["compile_seconds"],
+        "steps": training["step_seconds"],
+        "refit_steps": refit["step_seconds"],
     }
-    return Run(scores, seconds, training)
+    return Run(scores, seconds, training, tuned)
+
+
+def _import_seconds(folder: Path) -> float:
+    began = time.perf_counter()
+    _python(folder, "-c", "import mindspore_rec.command.fitting")
+    return time.perf_counter() - began
 
 
 def _call(folder: Path, *arguments: str) -> str:
+    return _python(folder, "-m", "mindspore_rec", *arguments)
+
+
+def _python(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "GLOG_v": "3"}
     done = subprocess.run(
-        [sys.executable, "-m", "mindspore_rec", *arguments],
+        [sys.executable, *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"mindspore-rec {' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"python {' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
     return done.stdout
 
 

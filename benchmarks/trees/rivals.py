@@ -6,8 +6,9 @@ is replaced by the hour and the weekday. A list is replaced by a flag per value 
 values). LightGBM and CatBoost have their default settings, and stop when the validation rows' AUC
 has not risen for 50 trees.
 
-`LightGBM-statistics` also gets the numbers of `TargetStatistics` that `infer_schema` proposes: mean
-label and frequency per value, from the same training rows as the network's. `LightGBM-refit` trains
+`LightGBM-statistics` and `CatBoost-statistics` also get the numbers of `TargetStatistics` that
+`infer_schema` proposes: mean label and frequency per value, and per pair of values, from the same
+training rows as the network's. `LightGBM-refit` trains
 again on training and validation rows together, with as many trees, as `train.refit` does.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,10 +119,12 @@ def _lightgbm(
     return scores
 
 
-def _catboost(parts: Parts, seed: int) -> Scores:
+def _catboost(parts: Parts, seed: int, statistics: bool = False) -> Scores:
     import catboost
 
     made = _features(parts)
+    if statistics:
+        made = _with_statistics(parts, made)
     texts = [name for name, column in made["train"].items() if hasattr(column, "cat")]
     for frame in made.values():
         for name in texts:
@@ -169,6 +173,7 @@ RIVALS: dict[str, Callable[[Parts, int], Scores]] = {
     "LightGBM-statistics": _lightgbm(statistics=True),
     "LightGBM-refit": _lightgbm(refit=True),
     "CatBoost": _catboost,
+    "CatBoost-statistics": partial(_catboost, statistics=True),
     "logistic-regression": _logistic,
 }
 """Functions that train on the training rows and return the scores, by name of the learner."""

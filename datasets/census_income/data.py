@@ -46,8 +46,8 @@ class Split:
         labels: float32 [N, T], 0 or 1, one column per task.
         weight: float32 [N], the survey's ``instance_weight``: the number of people that the row
             represents. The weight is for weighted evaluation, and is not a feature.
-        age: float32 [N], the age in years, as in the file. This age serves to choose rows for
-            evaluation; `dense` has the standardized age.
+        age: float32 [N], the age in years, as in the file. The column `age` serves to choose rows
+            for evaluation; `dense` contains the standardized age.
     """
 
     ids: np.ndarray

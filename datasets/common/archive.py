@@ -18,7 +18,7 @@ def archive_parser(module: str, description: str | None, url: str) -> argparse.A
     """Return a parser with the options of a command that fetches an archive.
 
     Args:
-        module: the command's module, as after ``python -m``.
+        module: the command's module, in the form that ``python -m`` accepts.
         description: what ``--help`` says.
         url: default address of the archive.
     """

@@ -40,8 +40,8 @@ class DataFile:
         name: in the directory.
         bytes: its size.
         sha256: digest in hexadecimal.
-        rows: number of rows in the file. The rows of an auxiliary file, such as MindRecord's index,
-            are 0.
+        rows: number of rows in the file. For an auxiliary file, such as MindRecord's index, the
+            number is 0.
     """
 
     name: str
@@ -100,8 +100,8 @@ class Manifest:
         """Read the manifest of ``directory``.
 
         Raises:
-            ValueError: the manifest is missing or has an unknown version, or a file is missing or
-                has another size than in the manifest.
+            ValueError: the manifest is missing or has an unknown version, or a file is missing, or
+                its size differs from the manifest.
         """
         path = directory / MANIFEST_NAME
         if not path.is_file():

@@ -86,7 +86,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         overwrite: Replace an existing directory (default False).
 
     Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
-        block raises.
+        block raises an error.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.
@@ -118,7 +118,8 @@ def replace_directory(beside: Path, place: Path) -> None:
     """Sync a directory of files and rename it to its final path, replacing an existing directory.
 
     Args:
-        beside: the complete directory. It must be on the same file system as the final path.
+        beside: the complete directory. The directory must be on the same file system as the final
+            path.
         place: where it goes.
     """
     for path in (*beside.iterdir(), beside):

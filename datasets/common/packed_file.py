@@ -128,7 +128,7 @@ class _ParquetWriter:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return the schema of a table of columns: a row of a column is a list of one size."""
+    """Return the schema of a table in which each column has lists of a fixed length."""
     elements = [pa.from_numpy_dtype(column.dtype) for column in columns]
     lists = [
         pa.list_(pa.field("element", element, nullable=False), column.width)
@@ -139,7 +139,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def arrow_table(block: Batch, schema: pa.Schema) -> pa.Table:
-    """Return a block as a table, whose memory is the arrays' if these are contiguous."""
+    """Return a block as a table, which shares the memory of contiguous arrays."""
     arrays = [
         pa.FixedSizeListArray.from_arrays(
             pa.array(np.ascontiguousarray(block[field.name]).reshape(-1)), type=field.type
@@ -172,7 +172,7 @@ class _MindRecordWriter:
 
 
 def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """Return a page size of MindRecord for the largest block, which is one record."""
+    """Return a page size for MindRecord that fits the largest block, which is one record."""
     need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
     page = _MINDRECORD_DEFAULT_PAGE
     while page < need:

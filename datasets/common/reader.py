@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole-batch NumPy arrays from a packed data set or from arrays in memory, shuffled or in order.
 
-`mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder` is the
-order of the rows.
+`mindspore_rec.data` reads the blocks ahead and cuts their rows into batches. `BlockOrder`
+determines the order of the rows.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class BlockOrder(NamedTuple):
     """Order of the rows of blocks, for `mindspore_rec.data.Rows.batches`.
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
-    together. A generator that follows from (seed, pass) draws one permutation after the other, so
-    the number of rows of every block must be known.
+    together. A random generator, seeded by (seed, pass), draws the permutations one after another,
+    so the number of rows of every block must be known in advance.
 
     Args:
-        shuffle: whether the order is random.
+        shuffle: True if the order is random.
         seed: seed of the order.
         window: number of blocks whose rows are permuted together.
         worker: index of the worker that reads the blocks, from 0. Default: 0.
@@ -51,7 +51,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return the worker's blocks of `count` blocks in the order of a pass, and its generator.
+        """Return the worker's share of `count` blocks in a pass's order, and the pass's generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
@@ -183,7 +183,7 @@ class BatchStream:
         for batch in stream:
             count = len(next(iter(batch.values())))
             if count == self._batch_size or not self._drop_remainder:
-                # Arrow has no lists of size 0.
+                # Arrow has no lists of size 0, so columns without values are added here.
                 none = {name: np.zeros((count, 0), DTYPES[name]) for name in self.columns}
                 yield none | {name: _array(rows) for name, rows in batch.items()}
 
@@ -279,8 +279,8 @@ class _Source(NamedTuple):
     Args:
         names: names of the columns.
         sizes: number of rows of each block.
-        rows: returns the named columns; gets the blocks in the order in which they are read.
-        in_memory: whether the rows are in memory.
+        rows: function that takes the blocks in the order of reading, and returns the named columns.
+        in_memory: True if the rows are in memory.
     """
 
     names: tuple[str, ...]
@@ -331,7 +331,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows of blocks that a function returns; it is called in the order of reading."""
+    """Rows of blocks that a function returns; the function is called in the order of reading."""
 
     sequential = True
 
@@ -358,7 +358,7 @@ class _BlockRows(FileRows):
 
 
 def _array(rows: pa.FixedSizeListArray) -> np.ndarray:
-    """Return rows of a batch as an array that may be written; a copy if their memory may not."""
+    """Return rows of a batch as a writable array; copy the rows if their memory is read-only."""
     flat = rows.flatten()
     dtype = np.dtype(flat.type.to_pandas_dtype())
     offset = flat.offset * dtype.itemsize

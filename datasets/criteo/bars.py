@@ -6,16 +6,16 @@ header ``label,I1,...,I13,C1,...,C26``; https://github.com/reczoo/Datasets descr
 them:
 
 * **Criteo_x1** (Cheng et al., AFN, AAAI 2020): 33,003,326 training, 8,250,124 validation and
-  4,587,167 test rows. The counts are real numbers that need no scaling, and the categories are
-  numbered. Embeddings of 10.
+  4,587,167 test rows. In Criteo_x1, the counts are real numbers that need no scaling, and the
+  categories are numbered. Embeddings of 10.
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
-  4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
-  counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories; `--counts-as-categories`
-  does the same. BARS also merges values that occur fewer than 10 times (x4_001, embeddings of 16)
-  or fewer than 2 times (x4_002, embeddings of 40). In this library, admission with
-  `embedding.admission_threshold` replaces the merging of rare values. For several epochs, also set
-  `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
-  instead of a learned vector.
+  4,584,062 test rows, split 8:1:1 at random. In Criteo_x4, all columns are as in Criteo's files.
+  BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
+  `--counts-as-categories` bins the counts in the same way. BARS also merges values that occur fewer
+  than 10 times (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). In this
+  library, admission with `embedding.admission_threshold` replaces the merging of rare values. For
+  several epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a
+  rare value returns zeros instead of a learned vector.
 
 Like ``datasets.criteo.convert``, the command works on all cores, and the same command resumes an
 interrupted conversion.
@@ -78,7 +78,8 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
-            negative. In both versions, a missing count is 0, and an empty category is missing.
+            negative. In both versions, a missing count is 0, and an empty category counts as
+            missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
@@ -174,7 +175,7 @@ def convert(
         batch_size: Rows per block (default 4096).
         counts_as_categories: As for `blocks`.
         overwrite: Replace ``output`` if it exists (default False).
-        workers, part_bytes, restart: As for `datasets.criteo.convert.convert`.
+        workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 
     Returns:
         ``rows``.

@@ -50,13 +50,13 @@ def pieces(
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
         span: For a plain file, a range of bytes (end not included). Only lines whose first byte is
-            in this range are read; they are numbered from 1. If ranges cover the file without
-            overlap, each line is in exactly one range. Default: all.
+            in this range are read; these lines are numbered from 1. If ranges cover the file
+            without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. So a carriage
-        return at the end of the file counts as CR LF. A byte order mark at the start of the file is
-        left out.
+        Pieces, in order. If the last line has no line feed, a line feed is added. Therefore a
+        carriage return at the end of the file counts as CR LF. A byte order mark at the start of
+        the file is left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.

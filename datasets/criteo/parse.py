@@ -72,7 +72,7 @@ def parse(text: bytes) -> Columns:
 
 
 def _typed(text: bytes) -> pa.Table | None:
-    """Return the table if every line is good, and None if not."""
+    """Return the table if every line is good; return None if a line is bad."""
     # Arrow ends a line at a lone carriage return and skips a byte order mark: not for it
     if b"\r" in text or text.startswith(b"\xef\xbb\xbf"):
         return None
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line; `ends` has the positions of the lines' ends."""
+    """Return the number of hits in each line; `ends` contains the positions of the lines' ends."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

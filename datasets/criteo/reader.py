@@ -71,7 +71,7 @@ class ReadReport:
             columns: the parsed columns of the piece.
             first_line: line number of the piece's first line.
             crlf: count of the piece's lines that ended with CR LF.
-            strict: raise for a bad row.
+            strict: True raises an error for a bad row.
 
         Raises:
             BadRowError: the piece has a bad row, and ``strict`` is True.

@@ -98,7 +98,8 @@ def fetch_day(
         The paths of the files.
 
     Raises:
-        ValueError: as for `files_of_day`, or a file has the wrong digest.
+        ValueError: an argument or the list is invalid (see `files_of_day`), or a file has the wrong
+            digest.
         OSError: as `datasets.common.download.fetch`.
     """
     paths = []

@@ -80,9 +80,9 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places of fixed popularity. Each place gets a new value every `life` rows;
-    different places change at different rows. The click probability is ``sigmoid(b + s * sum_f
-    effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    A field has `alive` places of fixed popularity. Each place receives a new value every `life`
+    rows; different places change at different rows. The click probability is ``sigmoid(b + s *
+    sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
         config: configuration of the stream.

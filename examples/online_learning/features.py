@@ -42,7 +42,7 @@ class GenreFlags(Feature):
 
 
 def movielens_pipeline() -> FeaturePipeline:
-    """Return the pipeline of ratings; its keys and numbers equal `datasets.movielens.load`'s."""
+    """Return the pipeline of ratings, with the keys and numbers of `datasets.movielens.load`."""
     return FeaturePipeline(
         {
             "sent": SENT,

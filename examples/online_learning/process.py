@@ -53,7 +53,7 @@ class Part:
         """Start the process if it is not running.
 
         Raises:
-            RuntimeError: the process was started several times, and each time ended soon.
+            RuntimeError: the process was started several times, and ended soon each time.
         """
         if self._process is not None:
             if self._process.poll() is None:
@@ -82,7 +82,7 @@ class Part:
         return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
 
     def kill(self) -> None:
-        """End the process at once, like a crash; of several workers, each call kills the next."""
+        """Kill the process, like a crash; with several workers, each call kills the next worker."""
         if self._process is None:
             return
         if self._workers == 1:

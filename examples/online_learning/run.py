@@ -6,8 +6,8 @@
     python examples/online_learning/run.py --kill-every 20
     python examples/online_learning/run.py --workers 2
 
-The runner prints one line per second. Ctrl-C ends all parts cleanly. A run that is started again
-with the same directory resumes. A part that ends is restarted. The runner needs Java 17 and Maven
+The runner prints one line per second. Ctrl-C ends all parts cleanly. If a run is started again with
+the same directory, it resumes. A part that ends is restarted. The runner needs Java 17 and Maven
 for Kafka.
 """
 

@@ -15,7 +15,7 @@ _MOST_EPOCHS = 20
 
 
 def default_embedding_dim(rows: int) -> int:
-    """Return the length of an embedding vector: short if few rows would overfit a long one."""
+    """Return the length of an embedding vector; few rows would overfit a long vector."""
     return 8 if rows <= _MANY else 16
 
 
@@ -23,7 +23,7 @@ def default_training(rows: int) -> dict[str, Any]:
     """Return the settings `train`.
 
     The number of epochs is an upper bound: the training ends when the validation rows no longer
-    improve. Then small data are trained again with the validation rows.
+    improve. Small data are then trained again, with the validation rows included.
 
     Example:
         >>> default_training(20_000)["batch_size"], default_training(10**8)["evaluations"]

@@ -23,14 +23,15 @@ def run(options: argparse.Namespace) -> Result:
     folder = RunFolder(options.yaml, options.run_dir)
     model = loaded(folder)
     schema = model.schema
-    rows: Any = (
-        open_parts(settings, schema).test
-        if options.rows is None
-        else rows_of(options.rows, settings, schema)
-    )
+    valid: Any = None
+    if options.rows is None:
+        parts = open_parts(settings, schema)
+        valid, rows = parts.valid, parts.test
+    else:
+        rows = rows_of(options.rows, settings, schema)
     if rows is None:
         raise ValueError(f"{options.yaml} has no test rows: name rows with labels")
-    scored = score(model.predict, schema, rows)
+    scored = score(model.predict_after(valid, rows), schema, rows)
     of_tasks = task_figures(schema, scored)
     tables = tables_of_scores(schema, scored)
     print(f"{len(scored.label):,} rows")

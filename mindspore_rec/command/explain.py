@@ -80,7 +80,7 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
     """Print the values of a column whose rows are nearest to a value's row.
 
     Raises:
-        ValueError: the column has no rows in a table, or the value has none.
+        ValueError: the column has no rows in a table, or the value has no row.
     """
     schema = model.schema
     fields = [
@@ -101,5 +101,5 @@ def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> R
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in its JSON form."""
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -66,8 +66,8 @@ def column_importance(
         label: 0 or 1, `[N]`.
         columns: names of the columns.
         seed: seed of the permutations. Default: 0.
-        together: for the names of some columns, further columns that get the same permutation, such
-            as the side columns of a history. Default: none.
+        together: for the names of some columns, further columns that receive the same permutation,
+            such as the side columns of a history. Default: none.
 
     Example:
         >>> rows = pa.table({"a": [0.1, 0.2, 0.8, 0.9], "b": [1, 2, 3, 4]})
@@ -92,7 +92,7 @@ def column_importance(
 
 
 def surprising_rows(label: Floats, prediction: Floats, most: int = 10) -> npt.NDArray[np.int64]:
-    """Return the places of the rows with the greatest log loss, the greatest first.
+    """Return the positions of the rows with the greatest log loss, the greatest first.
 
     Example:
         >>> surprising_rows(np.array([0, 1, 1.0]), np.array([0.2, 0.1, 0.9]), 2)

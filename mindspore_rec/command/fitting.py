@@ -49,7 +49,7 @@ class Place:
     Attributes:
         checkpoints: directory of checkpoints, or None.
         events: directory of events for TensorBoard, or None.
-        resume: whether to continue from the newest checkpoint.
+        resume: True continues from the newest checkpoint.
     """
 
     checkpoints: Path | None = None
@@ -118,7 +118,7 @@ def fit(
         parts: training and validation rows.
         place: where the training is saved.
         max_steps: largest number of steps. Default: no limit.
-        progress: whether to show progress. Default: True.
+        progress: True shows progress. Default: True.
         further: further callbacks. Default: none.
     """
     train = settings.train
@@ -141,7 +141,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """Return the callback that saves checkpoints, if there is a place; restore the newest one."""
+    """With a place, return the callback that saves checkpoints; restore the newest checkpoint."""
     if place.checkpoints is None:
         return []
     checkpoint = RecCheckpoint(
@@ -178,7 +178,7 @@ def close_tables(model: RecModel) -> None:
 
 
 class _EvaluationsInEpochs(EvalCallback):
-    """Evaluations that are evenly spread in each epoch; the last is at the epoch's end.
+    """Evaluations that are evenly spread in each epoch; the last evaluation is at the epoch's end.
 
     Args:
         model: the model.
@@ -228,7 +228,7 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
 
 
 def _first_metric(model: RecModel, measured: Sequence[str]) -> str:
-    """Return the name of the first label's AUC; of its error if it is a number."""
+    """Return the name of the first label's AUC, or of its error if the label is a number."""
     assert model.schema is not None
     first = model.schema.labels[0]
     name = "auc" if first.binary else "rmse"

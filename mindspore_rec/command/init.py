@@ -17,6 +17,7 @@ from mindspore_rec.common.columns.arrow_columns import is_text
 from mindspore_rec.common.columns.schema.column import Column, LabelColumn
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.proposal import proposal_yaml
+from mindspore_rec.common.data.propose_crosses import propose_crosses
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.data.settings import BadRows, CsvFormat
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> Result:
         )
     except ValueError as error:
         raise ValueError(f"{options.source}: {error}") from error
-    inferred = with_thresholds(inferred, rows)
+    inferred = with_thresholds(propose_crosses(inferred, rows), rows)
     for warning in inferred.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     split = options.split or _split_of(inferred.columns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warn of columns that decide a label, and are features all the same."""
+"""Warn of features that decide a label."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _check_json(path: Path | None) -> None:
 
 
 def _full_disk(error: BaseException | None) -> OSError | None:
-    """Return the error of a full disk that an error is, or comes from."""
+    """Return the error itself or its cause, if one of them reports a full disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return error
@@ -97,7 +97,7 @@ def _of_full_disk(error: OSError, options: argparse.Namespace) -> str:
     """Return an error of a full disk with its place and a remedy."""
     place = error.filename2 or error.filename or getattr(options, "output", None)
     if place is None and hasattr(options, "run_dir"):
-        # The folder of a run needs the native core, which `doctor` does without.
+        # The module of run folders needs the native core, but `doctor` must run without the core.
         from mindspore_rec.command.run_folder import RunFolder
 
         place = RunFolder(options.yaml, options.run_dir).path

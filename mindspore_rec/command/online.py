@@ -39,7 +39,8 @@ def train_online(
     """Train until Ctrl-C, `--max-steps` or `--idle-seconds`.
 
     Raises:
-        ValueError: the topic does not exist, or numbers have no rows from which scales learn.
+        ValueError: the topic does not exist, or numbers have no rows from which scales are
+            computed.
     """
     train = settings.train
     prepare_process(train.seed)
@@ -88,7 +89,7 @@ def train_online(
 
 
 def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
-    """Let the scales of numbers learn from a file, because a topic has no sample."""
+    """Fit the scales of numbers to a file, because a topic has no sample."""
     if kafka.sample is not None:
         fit_to_rows(schema, rows_of(kafka.sample, settings, None))
     elif not schema.is_fitted:

@@ -33,7 +33,7 @@ class Parts:
     """Rows of a YAML file.
 
     Attributes:
-        train: training rows, with thinned negatives if the YAML says so.
+        train: training rows, with thinned negatives if the YAML sets `sample`.
         whole_train: all training rows.
         valid: validation rows, or None.
         test: test rows, or None.
@@ -66,8 +66,9 @@ def rows_of(
     Args:
         source: paths of the rows.
         settings: settings of the YAML file.
-        schema: description of the rows, which are checked and have its columns only; or None.
-        thinned: whether the negatives are thinned. Default: False.
+        schema: description of the rows; rows are checked, and only the schema's columns are read.
+            None reads all columns unchecked.
+        thinned: True if the negatives are thinned. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(
@@ -105,7 +106,7 @@ def open_parts(settings: Settings, schema: Schema) -> Parts:
 
 
 def open_for_refit(settings: Settings, schema: Schema) -> Rows:
-    """Return training and validation rows together, with thinned negatives if the YAML says so.
+    """Return training and validation rows together, with thinned negatives if `sample` is set.
 
     Raises:
         ValueError: there are no validation rows; or they are in other files, and the source's rows
@@ -166,22 +167,24 @@ def id_columns(schema: Schema) -> list[str]:
 def rows_to_predict(
     source: str, settings: Settings, schema: Schema, keep: Sequence[str], must_keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a source with the columns that the network reads, and `keep`.
+    """Return the rows of a source with the columns that the network reads, and the columns `keep`.
 
     Args:
         source: path of the rows, which need no label.
         settings: settings of the YAML file.
         schema: description of the rows.
         keep: names of further columns.
-        must_keep: whether a source without one of `keep` is an error.
+        must_keep: True if a source without one of `keep` is an error.
 
     Raises:
         ValueError: a column is missing.
     """
-    # Each row has a prediction, so a row that cannot be read is an error whatever the YAML says.
+    # Each row needs a prediction, so a row that cannot be read is an error, whatever the value of
+    # `bad_rows`.
     strict = dataclasses.replace(settings, bad_rows=None)
     rows = rows_of(source, strict, None)
     names = schema.feature_names
+    names += [name for name in schema.asked_columns if name in rows.names]
     names += [name for name in keep if must_keep or name in rows.names]
     return iter(rows.select(list(dict.fromkeys(names))))
 

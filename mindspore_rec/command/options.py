@@ -53,7 +53,7 @@ def _added(
         module: module of this folder with the function `run`, imported when the command runs.
         about: description.
         example: a command line.
-        further: whether the command accepts options that its parser does not know.
+        further: True if the command accepts options that its parser does not know.
     """
     made: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -285,6 +285,12 @@ def _add_doctor(commands: Any) -> None:
     )
     made.add_argument("--kafka", metavar="HOST:PORT", help="address of a Kafka broker to ask")
     made.add_argument("--only", metavar="A,B", help="items to look at; default: all")
+    made.add_argument(
+        "--seconds",
+        type=_least_one,
+        default=0,
+        help="how long each item may take, on a slow machine; default: the limit of each item",
+    )
 
 
 def _least_one(text: str) -> int:

@@ -38,12 +38,12 @@ def training_batches(rows: Rows, schema: Schema, train: TrainSettings) -> ArrowB
 def in_time_order(rows: Rows, schema: Schema) -> Rows:
     """Return rows in the order of their time.
 
-    Rows that are in this order stay where they are. Other rows are sorted in memory: rows of the
-    same time keep their order, and rows without a time are first.
+    Rows that are already in the order of time stay where they are. Other rows are sorted in memory:
+    rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time; or rows must be sorted, and they are more than
-            `MOST_SORTED` or thinned.
+        ValueError: there is no column of kind time; or rows that must be sorted are thinned, or
+            more than `MOST_SORTED`.
     """
     time = schema.time
     if time is None:

@@ -29,7 +29,7 @@ _REASON = "refit: as many passes as the best weights had"
 
 
 def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: Fitted) -> Fitted:
-    """Train a new model with as many passes, and the same learning rates, as the best weights had.
+    """Train a new model with the passes and the learning rates that led to the best weights.
 
     Args:
         settings: settings of the YAML file.
@@ -57,8 +57,8 @@ def scaled_path(
     """Return the number of steps, and the cuts of the learning rate, of a path with longer epochs.
 
     Args:
-        path: pairs (number of steps, factor of the rates), as of `EarlyStopping.path`.
-        scale: length of an epoch, divided by its length on the path.
+        path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
+        scale: length of an epoch, divided by the epoch's length on the path.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

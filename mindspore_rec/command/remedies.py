@@ -43,7 +43,7 @@ _REMEDIES = tuple(
 
 
 def in_words_of_the_command(text: str, command: str) -> str:
-    """Return a message whose remedies are options of `init`, or keys of the YAML file.
+    """Return a message with remedies for the command: options of `init`, or keys of the YAML file.
 
     Args:
         text: message of the library, whose remedies are arguments in Python.

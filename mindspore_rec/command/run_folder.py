@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of a run: where each command finds what an earlier command wrote."""
+"""The directory of a run, in which each command finds the files of earlier commands."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class RunFolder:
 
     @property
     def is_online(self) -> Path:
-        """File that shows that the training is on a topic, whose newest checkpoint is the model."""
+        """File that marks a training on a topic: the newest checkpoint is then the model."""
         return self.path / "online"
 
     @property
     def best_settings(self) -> Path:
-        """YAML file with the best settings of `tune`; beside the YAML, where its paths begin."""
+        """YAML file with the best settings of `tune`, in the folder of the training's YAML."""
         return self._yaml_path.with_suffix(".tuned.yaml")
 
     def begin(self, resume: bool, overwrite: bool) -> None:
@@ -146,7 +146,7 @@ class RunFolder:
             ) from None
 
     def trained(self) -> Path:
-        """Return the directory of the trained model; of a training on a topic, its checkpoints.
+        """Return the directory of the trained model, or of the checkpoints if the rows are a topic.
 
         Raises:
             ValueError: there is no trained model.

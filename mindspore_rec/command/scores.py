@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write predictions beside columns of the rows, as Parquet or CSV, without holding all rows."""
+"""Write predictions beside columns of the rows, as Parquet or CSV, in bounded memory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def score_names(tasks: Sequence[str], is_probability: Sequence[bool]) -> list[st
 
     Args:
         tasks: names of the labels.
-        is_probability: for each label, whether its values are 0 and 1.
+        is_probability: for each label, True if its values are 0 and 1.
 
     Example:
         >>> score_names(["click"], [True]), score_names(["click", "buy"], [True, True])

@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Serve until a signal arrives; end the process then."""
+    """Serve until a signal arrives; then end the process."""
     read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     path = folder.trained()
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def _write_network(path: Path) -> None:
-    """Write the network of a saved model as ONNX unless this was tried before, and say so.
+    """Write a saved model's network as ONNX, unless this was tried before, and print the outcome.
 
     Without ONNX, the server runs on MindSpore, so no failure ends the command.
     """

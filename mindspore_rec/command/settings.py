@@ -40,12 +40,13 @@ class KafkaSettings:
         topic: name of the topic.
         format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
             Default: 'arrow'.
-        types: Arrow type of each column, as in `{user: string, price: float64}`. Default: as the
-            columns tell; in messages of Arrow, as in the first message that fits them.
-        sample: file with rows, from which the scales of numbers learn before the training. Needed
-            if there are numbers.
-        dead_letters: topic for messages that cannot be read. Default: none, the first such message
-            ends the training.
+        types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
+            that the columns imply; for Arrow messages, the types of the first message that fits the
+            columns.
+        sample: file with rows, from which the scales of numbers are computed before the training.
+            Needed if there are numbers.
+        dead_letters: topic for messages that cannot be read. Default: none, the first unreadable
+            message ends the training.
     """
 
     servers: str
@@ -74,10 +75,11 @@ class SplitSettings:
     Args:
         by: 'time', by the column of kind time: the last rows are test rows; or 'random', by a hash
             of the row's place. Default: 'time' if there is a column of kind time, else 'random'.
-        train: share of the source's rows for training, in (0, 1). Default: what the others leave.
+        train: share of the source's rows for training, in (0, 1). Default: the share that `valid`
+            and `test` leave.
         valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: what the
-            others leave, or 0.1.
+        test: share of the source's rows for tests, in [0, 1), or other files. Default: the share
+            that `train` and `valid` leave, or 0.1.
         seed: seed of a random division. Default: 0.
     """
 
@@ -126,7 +128,7 @@ class ModelSettings:
 
     Args:
         name: name of a network, or 'my_file.py:MyNet'. Default: 'dcn_v2'.
-        settings: further arguments of the network, beside the name in the file.
+        settings: further arguments of the network, written beside the name in the file.
     """
 
     name: str = "dcn_v2"
@@ -166,17 +168,17 @@ class TrainSettings:
         evaluations: evaluations in an epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
         schedule: 'constant' rate; 'cosine', the rate falls by half a cosine wave to 0 at the last
-            epoch's end; or 'plateau': the early stop first goes back to the best weights, divides
-            the rate by 5 and continues, and only the next time the training ends. Default:
+            epoch's end; or 'plateau', the first early stop returns to the best weights, divides the
+            rate by 5 and continues, and the second early stop ends the training. Default:
             'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
         order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
             successive batches are shuffled. Default: 'random'.
         ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
-            saved model have. Default: none.
-        refit: whether to train anew on training and validation rows together, with as many passes
-            and the same learning rates as the best weights had. Default: false.
+            saved model use. Default: none.
+        refit: True trains anew on training and validation rows together, with the passes and the
+            learning rates that led to the best weights. Default: false.
         checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
             0. Default: 300.
         delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
@@ -243,7 +245,7 @@ class Settings:
         columns: each column of the source that is read, with its kind or its settings.
         embedding_dim: length of an embedding vector, at least 1. Default: 16.
         csv: form of the text, if the source is CSV.
-        bad_rows: what happens to rows that cannot be read.
+        bad_rows: treatment of rows that cannot be read.
         sample: thinning of the training rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.

@@ -87,7 +87,7 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _check_topic(train: TrainSettings) -> None:
-    """Check that no setting is set that has no meaning for a topic."""
+    """Check that every setting that is set has a meaning for a topic."""
     if train.workers > 1:
         raise ValueError("'train.workers' must be 1 for a topic")
     if names := train.only_for_files:
@@ -186,10 +186,10 @@ def _refit(
 
 
 def _check_labels(schema: Schema, parts: Parts) -> None:
-    """Check that each label with two values has both of them in the training rows.
+    """Check that the training rows contain both values of each label with two values.
 
     Raises:
-        ValueError: a label has one value.
+        ValueError: a label has only one value.
     """
     ones = [label.name for label in schema.labels if label.binary]
     zeros = set(ones)
@@ -223,7 +223,8 @@ def _finish(
     figures: dict[str, Any] = {"training": training, "run": str(folder.path), "test": None}
     tables: dict[str, Table] = {}
     if parts.test is not None:
-        scored = score(model.predict, model.schema, parts.test)
+        predict = model.predict_after(parts.valid, parts.test)
+        scored = score(predict, model.schema, parts.test)
         of_models = {settings.model.name: task_figures(schema, scored)}
         if first is not None:
             of_models[f"{settings.model.name} before the refit"] = first
@@ -268,7 +269,7 @@ def _finish(
 def _worse_than_base_rate(
     figures: Mapping[str, Mapping[str, float]], of_rate: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    """Return a sentence for each label whose predictions are worse than its mean.
+    """Return a sentence for each label whose predictions are worse than the label's mean.
 
     Example:
         >>> _worse_than_base_rate({"y": {"log_loss": 0.5}}, {"y": {"log_loss": 0.4}})
@@ -296,7 +297,8 @@ def _figures_before_refit(
     if not settings.train.refit or parts.test is None:
         return None
     model = Trained(folder.first_model)
-    return task_figures(schema, score(model.predict, model.schema, parts.test))
+    predict = model.predict_after(parts.valid, parts.test)
+    return task_figures(schema, score(predict, model.schema, parts.test))
 
 
 def _refit_summary(figures: dict[str, Any]) -> str:

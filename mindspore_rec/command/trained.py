@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Trained:
         path: directory of the model, or of checkpoints of a training.
 
     Attributes:
-        schema: description of the columns, with what the scales have learned.
+        schema: description of the columns, with the fitted scales.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,13 +42,17 @@ class Trained:
         made: np.ndarray = self._model.predict(rows)
         return made
 
+    def predict_after(self, *rows: Any) -> Callable[[Any], np.ndarray]:
+        """Return `predict`, whose histories go on with the events of rows; None are no rows."""
+        return self._model.predict_after(*(each for each in rows if each is not None))
+
     def rows_of(self, field: Field, keys: np.ndarray) -> np.ndarray:
         """Return the rows of keys of a field, `[N, dim]`."""
         return rows_of_field(self._model.predict_network, field, keys)
 
 
 def loaded(folder: RunFolder) -> Trained:
-    """Return the trained model; of a training on a topic, its newest state.
+    """Return the trained model, or the newest state of a training on a topic.
 
     Raises:
         ValueError: there is no trained model, or a file is damaged.

@@ -72,14 +72,20 @@ def run(options: argparse.Namespace) -> Result:
     if options.epochs is not None:
         places = {**places, "train.epochs": options.epochs}
     folder.best_settings.write_text(_with_places(options.yaml, places), encoding="utf-8")
-    print(f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}")
+    first = study.trials[0].value  # of the values of the YAML file
+    print(
+        f"Best of {options.trials} trials: validation {_METRIC} {best.value:.5f}; the first, with "
+        f"the settings of {options.yaml.name}: {first:.5f}"
+    )
     print(text_table(["setting", "value"], [[name, str(each)] for name, each in places.items()]))
     print(f"settings: {folder.best_settings}")
-    return Result({"trials": options.trials, _METRIC: best.value, "settings": places})
+    return Result(
+        {"trials": options.trials, _METRIC: best.value, "first": first, "settings": places}
+    )
 
 
 def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple[float, bool]:
-    """Train with the values of a trial; return the best metric, and whether it was pruned.
+    """Train with the values of a trial; return the best metric, and True if the trial was pruned.
 
     A trial is one training, without the refit and the linear model of the command `train`.
     """

@@ -54,7 +54,8 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
     Args:
         trial: the trial.
         settings: settings of the YAML file, whose own values are among the values that are tried.
-        defaults: default values of the network's settings. Only settings that it has are tried.
+        defaults: default values of the network's settings. Only settings that the network has are
+            tried.
     """
     sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})
     dims = sorted({4, 8, 16, 32, settings.embedding_dim})
@@ -79,7 +80,7 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
 
 
 def _choices(model: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the values that are tried of settings with a few values, by the settings' names."""
+    """Return the values to try for settings with a few choices, by the settings' names."""
     choices: dict[str, tuple[Any, ...]] = {"numbers": NUMBERS, "members": _MEMBERS}
     if isinstance(model.get("cross"), str):  # not fields of a mixture, which stay as they are
         choices["cross"] = _CROSSES
@@ -87,7 +88,7 @@ def _choices(model: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _with(choices: Sequence[Any], own: Any) -> list[Any]:
-    """Return choices and the value of the YAML file."""
+    """Return the choices, including the value of the YAML file."""
     return [*choices, *(() if own in choices else (own,))]
 
 

@@ -59,8 +59,8 @@ def check_number(
         value: value of the argument.
         low: least legal value. Default: no limit.
         high: greatest legal value. Default: no limit.
-        low_open: whether `low` itself is illegal. Default: False.
-        high_open: whether `high` itself is illegal. Default: False.
+        low_open: True if `low` itself is illegal. Default: False.
+        high_open: True if `high` itself is illegal. Default: False.
 
     Raises:
         TypeError: `value` is not a number, or is a bool.

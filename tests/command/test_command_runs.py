@@ -132,6 +132,7 @@ def test_a_search_continues_where_it_ended(tmp_path: Path, capsys: pytest.Captur
         shown = re.findall(r"trial (\d+) of", capsys.readouterr().err)
         assert shown == [trials]
     found = json.loads((tmp_path / "tune.json").read_text())
+    assert found["auc"] >= found["first"] > 0
     assert found["trials"] == 2 and found["settings"]["train.epochs"] == 1
     assert main(["train", str(tmp_path / "clicks.tuned.yaml"), "--no-baseline"]) == 0
     assert metrics(yaml, "clicks.tuned.run")["dcn_v2"]

@@ -130,5 +130,5 @@ def test_wrong_arguments_are_named(arguments, error, message) -> None:
         del given["target"]
         with pytest.raises(error, match=message):
             top_items(**given, k=1)
-    with pytest.raises(ValueError, match="k must be at least 1"):
+    with pytest.raises(ValueError, match="k must be in"):
         top_items([[1.0]], [[1.0]], 0)

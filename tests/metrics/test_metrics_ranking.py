@@ -199,7 +199,9 @@ def test_coverage_counts_items_once() -> None:
     [
         (lambda: Recall(k=0), ValueError, "k must be at least 1"),
         (lambda: Recall(k=2.0), TypeError, "k must be an int"),  # type: ignore[arg-type]
-        (lambda: functional.recall([1, 2], 0), ValueError, "k must be at least 1"),
+        (lambda: functional.recall([1, 2], 0), ValueError, r"k must be in \[1, 2147483647\]"),
+        (lambda: functional.ndcg([1, 2], 2.5), TypeError, "k must be an int"),  # type: ignore[arg-type]
+        (lambda: functional.ndcg([1, 2], 2**70), ValueError, r"k must be in \[1, 2147483647\]"),
         (lambda: functional.recall([], 3), ValueError, "at least one row"),
         (lambda: functional.recall([0.5], 3), ValueError, "rank must be at least 1"),
         (lambda: functional.recall([np.nan], 3), ValueError, "rank must be finite"),
@@ -214,7 +216,7 @@ def test_coverage_counts_items_once() -> None:
         (lambda: functional.relevant_ranks([[1, 2]], [[1]]), ValueError, "relevance must have"),
         (lambda: functional.relevant_ranks([[1, 2]], [[1, 2]]), ValueError, "must be 0 or 1"),
         (lambda: functional.ranking_values("auc", [1], 3), ValueError, "metric must be one of"),
-        (lambda: functional.ranking_values("ndcg", [1], 0), ValueError, "k must be at least 1"),
+        (lambda: functional.ranking_values("ndcg", [1], 0), ValueError, "k must be in"),
         (lambda: functional.coverage([3], 3), ValueError, r"items must be in \[-1, 3\)"),
         (lambda: functional.coverage([0.5], 3), TypeError, "items must be integers"),
         (lambda: Coverage(0), ValueError, "catalogue must be at least 1"),

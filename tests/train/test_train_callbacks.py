@@ -115,6 +115,7 @@ def test_time_monitor_on_data_without_end(unique):
     for _, milliseconds, speed in monitor.lines:
         assert speed == pytest.approx(4 * 1e3 / milliseconds)
     assert sum(5e-3 * line[1] for line in monitor.lines) < summary.seconds
+    assert 0 < summary.compile_seconds < summary.seconds - summary.step_seconds
 
 
 def test_progress_lines_where_there_is_no_terminal(unique, capsys):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec doctor`: what this machine has, what is used, and what to do about the rest."""
+"""`mindspore-rec doctor`: the state of this machine's libraries and devices, with remedies."""

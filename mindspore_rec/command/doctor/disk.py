@@ -30,7 +30,7 @@ _ELSEWHERE = "Name a folder on another disk by --directory, such as the one for 
 
 
 def disk(asked: Asked) -> Line:
-    """Measure a folder's disk with a file of up to 256 MiB, which never has a name that remains."""
+    """Measure a folder's disk with a nameless file of up to 256 MiB."""
     folder = Path(asked.directory).absolute()
     if not folder.is_dir():
         return Line(MISSING, f"{folder} is no folder, so no disk was measured", _ELSEWHERE)
@@ -118,14 +118,15 @@ def _bypass_page_cache(fd: int) -> bool:
 def _reads_per_second(
     fd: int, size: int, threads: int, seconds: float, place: Callable[[int, int], int]
 ) -> float:
-    """Read pieces of a file on several threads; return how many per second.
+    """Read pieces of a file on several threads; return the number of reads per second.
 
     Args:
         fd: the file.
         size: bytes of a piece.
         threads: number of threads.
-        seconds: how long they read.
-        place: index of the next piece, by thread and number of its earlier reads.
+        seconds: duration of the reads.
+        place: function that returns the index of the next piece, for a thread and its number of
+            earlier reads.
     """
     counts = [0] * threads
     errors: list[OSError] = []

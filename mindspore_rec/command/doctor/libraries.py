@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of what computes: Python, the native core, MindSpore, oneDNN and a GPU.
+"""Probes of Python, the native core, MindSpore, oneDNN and a GPU.
 
 Each probe runs in a process of its own, since a library that does not fit the machine may crash.
 """
@@ -52,7 +52,7 @@ def python(_: Asked) -> Line:
 
 
 def core(_: Asked) -> Line:
-    """Load the native core, and return which kernels it has chosen."""
+    """Load the native core, and return the kernels that it has chosen."""
     try:
         from mindspore_rec import _native
     except ImportError as error:

@@ -35,11 +35,13 @@ class Asked:
 
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
-        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is asked.
+        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is probed.
+        seconds: how long each item may take, if its own limit is shorter. Default: 0.
     """
 
     directory: str = "."
     kafka: str | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Line:
 
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
-        meaning: what was found, and what follows from it.
-        remedy: what to do, as one sentence. Default: "", nothing.
+        meaning: the finding and its consequence.
+        remedy: what to do, in one sentence. Default: "", nothing.
         figures: numbers and names behind the line, for `--json`.
     """
 

@@ -15,7 +15,7 @@ __all__ = ["cores", "cpu_field", "cpu_flags", "memory", "processor"]
 
 _ROOT = Path("/")
 _THREADS = "MINDSPORE_REC_NUM_THREADS"
-# Flags of /proc/cpuinfo and the names that people use, of x86 and of Arm, in ascending order.
+# Flags of /proc/cpuinfo and their common names, of x86 and of Arm, in ascending order.
 _SETS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -37,7 +37,9 @@ def processor(_: Asked) -> Line:
     meaning = f"{model} ({architecture}) with {', '.join(sets) or 'no vector sets'}"
     figures = {"model": model, "architecture": architecture, "instruction_sets": sets}
     if architecture != "x86_64":
-        return Line(OK, f"{meaning}; the core has vector kernels for x86-64 only", "", figures)
+        if not flags and cpu_field("flags"):
+            meaning = f"{architecture} under an emulator, since /proc/cpuinfo tells of {model}"
+        return Line(OK, f"{meaning}; the core uses NEON and no wider set", "", figures)
     if "sse4_2" not in flags:
         remedy = "Use a processor of 2009 or later, since the core needs x86-64-v2."
         return Line(BROKEN, meaning, remedy, figures)
@@ -68,7 +70,7 @@ def cores(_: Asked) -> Line:
 
 
 def memory(_: Asked) -> Line:
-    """Return the memory, the limit of the container, and what fits."""
+    """Return the memory, the limit of the container, and the number of rows that fit."""
     total, free = (_of_meminfo(name) for name in ("MemTotal", "MemAvailable"))
     limit = memory_limit()
     usable = free if limit is None else min(free, limit)
@@ -94,7 +96,8 @@ def cpu_field(name: str) -> str:
 
 def cpu_flags() -> list[str]:
     """Return the features of the processor, in the order of the alphabet."""
-    return sorted((cpu_field("flags") or cpu_field("Features")).split())
+    # An emulator may show the file of the machine that it runs on, so each name has one meaning.
+    return sorted(cpu_field("flags" if platform.machine() == "x86_64" else "Features").split())
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
@@ -152,7 +155,7 @@ def _of_meminfo(name: str) -> int:
 
 
 def _bytes_of_row() -> int:
-    """Return the bytes of a row in memory; 0 if the core or the room `plan` is not there."""
+    """Return the bytes of a row in memory; 0 if the core or `mindspore_rec.plan` is missing."""
     try:
         from mindspore_rec.plan.sizes import row_bytes
 

@@ -26,7 +26,7 @@ __all__ = ["broker", "mpi"]
 _MPI_SECONDS, _TERM_SECONDS = 30.0, 5.0
 _WORKERS = 2
 _ANSWER = "workers answered:"
-# A worker that hears from each worker, and then prints MPI's version.
+# A worker that receives a message from each worker, and then prints MPI's version.
 _WORKER = f"""
 from mindspore_rec import _native
 from mindspore_rec.common.parallel.group import worker_group
@@ -39,7 +39,7 @@ _TCP_SECONDS, _KAFKA_MS = 3.0, 5000
 
 
 def mpi(_: Asked) -> Line:
-    """Run two workers with Open MPI, which hear from each other."""
+    """Run two workers with Open MPI, which exchange messages."""
     from mindspore_rec._native import WorkerError
     from mindspore_rec.common.launch.mpirun import (
         Job,
@@ -102,7 +102,7 @@ def _run(command: list[str], environment: dict[str, str]) -> subprocess.Complete
 
 
 def _last_words(text: str) -> str:
-    """Return the last line of a worker's errors, or of mpirun's, without its tag.
+    """Return the last line of a worker's errors, or of mpirun's errors, without its tag.
 
     Example:
         >>> _last_words("[1,0]<stderr>: no memory\\n[1,0]<stderr>: -----\\nExit code: 1\\n")
@@ -114,7 +114,7 @@ def _last_words(text: str) -> str:
 
 
 def broker(asked: Asked) -> Line:
-    """Ask a Kafka broker for the brokers of its cluster, and connect to each of them."""
+    """Ask a Kafka broker for the brokers of its cluster, and connect to each broker."""
     if asked.kafka is None:
         return Line(OFF, "no broker was asked", "Name one by --kafka HOST:PORT.")
     figures: dict[str, Any] = {"address": asked.kafka}
@@ -162,7 +162,7 @@ def broker(asked: Asked) -> Line:
 
 
 def _connection_problem(host: str, port: int) -> str:
-    """Return why no connection can be made; '' if one can."""
+    """Return the reason why no connection can be made; '' if a connection can be made."""
     try:
         socket.create_connection((host.strip("[]"), port), _TCP_SECONDS).close()
         return ""

@@ -46,7 +46,7 @@ _REQUIRED = (
     "safetensors>=0.4",
     "tqdm>=4.64",
 )
-# Modules of packages whose names differ.
+# Modules whose names differ from the names of their packages.
 _MODULES = {
     "grpcio": "grpc",
     "grpcio-health-checking": "grpc_health",

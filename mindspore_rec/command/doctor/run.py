@@ -20,7 +20,7 @@ from mindspore_rec.command.options import Result
 
 __all__ = ["run"]
 
-# The process of a probe finds the same modules as this process.
+# The process of a probe imports the same modules as this process.
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
@@ -28,13 +28,14 @@ from mindspore_rec.command.doctor.probes import main
 main()
 """
 _TERM_SECONDS = 2.0
+_SLOWER = "If this machine is busy or slow, run this doctor with --only {} --seconds {:.0f}."
 _AGAIN = "Run this doctor with --only {} again, and look at the machine's log if it repeats."
 
 
 def run(options: argparse.Namespace) -> Result:
     """Print the line of each item as soon as it is known."""
     names = list(PROBES) if options.only is None else _names(options.only)
-    asked = Asked(options.directory, options.kafka)
+    asked = Asked(options.directory, options.kafka, options.seconds)
     lines: dict[str, Line] = {}
     for name in names:
         lines[name] = answer(name, asked)
@@ -69,11 +70,11 @@ def answer(name: str, asked: Asked) -> Line:
             start_new_session=True,
         )
         try:
-            code = process.wait(probe.seconds)
+            code = process.wait(probe.limit(asked))
         except subprocess.TimeoutExpired:
             _end(process)
-            meaning = f"no answer within {probe.seconds:.0f} s"
-            return Line(BROKEN, meaning, _AGAIN.format(name))
+            limit = probe.limit(asked)
+            return Line(BROKEN, f"no answer within {limit:.0f} s", _SLOWER.format(name, limit * 5))
         except BaseException:  # Ctrl-C does not reach the probe, which has a session of its own
             _end(process)
             raise
@@ -85,7 +86,7 @@ def answer(name: str, asked: Asked) -> Line:
 
 
 def _names(text: str) -> Sequence[str]:
-    """Return the items of `--only`, in the order of the page."""
+    """Return the items of `--only`, in the order of docs/command.md."""
     wanted = text.split(",")
     for name in wanted:
         if name not in PROBES:
@@ -103,7 +104,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the processes of a probe, and do not wait for a process that the kernel holds."""
+    """End the processes of a probe, and do not wait for a process that the kernel blocks."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -121,6 +122,6 @@ def _how(code: int) -> str:
 
 
 def _last(text: str) -> str:
-    """Return the last line of what a probe printed, in brackets."""
+    """Return the last line of a probe's output, in brackets."""
     lines = [each.strip() for each in text.splitlines() if each.strip()]
     return f" ({lines[-1][:300]})" if lines else ""

@@ -20,6 +20,7 @@ from mindspore_rec.common.columns.batch_rows import BatchRows
 from mindspore_rec.common.columns.columns import event_time, time_values
 from mindspore_rec.common.columns.dataset_columns import ColumnsAmong, map_dataset
 from mindspore_rec.common.columns.feature_spec import FeatureSpec, check_specs, check_together
+from mindspore_rec.common.columns.kept_events import KeptEvents
 from mindspore_rec.common.columns.outputs import (
     Output,
     column_of,
@@ -332,7 +333,8 @@ class FeaturePipeline:
     @property
     def list_columns(self) -> frozenset[str]:
         """Names of the columns that may have lists of any length."""
-        members = (each for output in self._outputs for each in output.transforms)
+        outputs = (output.with_lists() for output in self._outputs)
+        members = (each for output in outputs for each in output.transforms)
         return frozenset(
             str(each.column) for each in members if each is not None and each.reads_lists
         )
@@ -363,6 +365,24 @@ class FeaturePipeline:
         made._outputs = [output.by_rows() for output in self._outputs]
         made.column_names = _arrays_of(made._outputs)
         return made
+
+    def with_lists(self) -> FeaturePipeline:
+        """Return a copy for rows that carry their histories, also those kept from rows as a rule.
+
+        The copy shares its learned state with this pipeline.
+        """
+        if not self.kept:
+            return self
+        made = copy.copy(self)
+        made._outputs = [output.with_lists() for output in self._outputs]
+        made.column_names = _arrays_of(made._outputs)
+        return made
+
+    @property
+    def kept(self) -> list[KeptEvents]:
+        """The events from which histories are kept, one for each such history."""
+        members = (each for output in self._outputs for each in output.members)
+        return [each for each in members if isinstance(each, KeptEvents)]
 
     def received(self) -> FeaturePipeline:
         """Return a pipeline for the arrays that a feature worker made with `with_times()`.

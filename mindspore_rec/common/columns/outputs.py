@@ -20,9 +20,11 @@ from mindspore_rec.common.columns.histories import (
     History,
     HistoryValues,
     kept_values,
+    offsets_name,
     values_name,
 )
 from mindspore_rec.common.columns.joint import JointFeature
+from mindspore_rec.common.columns.kept_events import KeptEvents
 from mindspore_rec.common.columns.transforms import Feature
 
 __all__ = [
@@ -77,6 +79,10 @@ class Output(ABC):
         """Return an output for arrays that `by_rows` has already made."""
         return MadeOutput(self.name)
 
+    def with_lists(self) -> Output:
+        """Return an output for rows that carry the histories which else are kept from rows."""
+        return self
+
     def make_all(
         self, rows: BatchRows, learn: bool, call: Map, training: bool = False
     ) -> dict[str, Any]:
@@ -118,6 +124,13 @@ class StackedOutput(Output):
             raise ValueError(f"output {name!r} must be of keys only or of numbers only")
         (self._dtype,) = kinds
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
+
+    def with_lists(self) -> Output:
+        """Return the output of the lists, if the only member is `KeptEvents`."""
+        first = self.members[0]
+        if isinstance(first, KeptEvents) and len(self.members) == 1:
+            return RaggedOutput(offsets_name(first.name), first.history)
+        return self
 
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the array, whose rows are contiguous."""

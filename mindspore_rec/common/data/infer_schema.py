@@ -11,6 +11,7 @@ from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.schema.inference import infer_columns
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.data.propose_crosses import propose_crosses
 from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 
@@ -74,6 +75,7 @@ def infer_schema(
         ignore=ignore,
         total_rows=total,
     )
+    inferred = propose_crosses(inferred, rows)
     for sentence in inferred.warnings:
         warnings.warn(sentence, UserWarning, stacklevel=2)
     return Schema(inferred.columns)

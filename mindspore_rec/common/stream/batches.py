@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,8 @@ class Batch:
             `number`. Default: None, the source has no state.
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
+        before_step: function that a training calls just before the step of the batch, for state
+            that must be as old as the tables, although batches are read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -63,6 +65,7 @@ class Batch:
     event_time: int | None = None
     number: int | None = None
     place: PassPlace | None = None
+    before_step: Callable[[], None] | None = None
 
     @property
     def idle(self) -> bool:

@@ -9,6 +9,7 @@
 #include "bindings/digest.h"
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
+#include "bindings/kept_events.h"
 #include "bindings/library.h"
 #include "bindings/python_entry.h"
 #include "bindings/quantised_rows.h"
@@ -32,5 +33,6 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindLibrary(m);
   msrec::BindDense(m);
   msrec::BindRanking(&m);
+  msrec::BindKeptEvents(&m);
   msrec::BindWorkers(m);
 }

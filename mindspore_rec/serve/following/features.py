@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.asked import asked_arrays, asked_columns
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.histories import ragged_places
 from mindspore_rec.common.columns.tensors import TensorSpec, as_input
@@ -23,9 +24,9 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
     The statistics are read from the object 'features' in `RecCheckpoint(states=)`. If there is no
-    object 'features', the statistics are read from the pipeline of the training data. This pipeline
-    is the transform of a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that
-    learns nothing needs no statistics.
+    object 'features', the statistics are read from the pipeline of the training data. The pipeline
+    of the training data is the transform of a `StreamingDataset`, or the pipeline of a
+    `FeatureBatches`. A pipeline that learns nothing needs no statistics.
 
     Raises:
         ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
@@ -52,14 +53,14 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's state from the state of a stream or of a `FeatureBatches`."""
+    """Return the pipeline's state, from the state of a stream or of a `FeatureBatches`."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
 
 
 class InputMaker:
-    """Transform of raw columns to a network's inputs, which have the same order as in training.
+    """Transform of raw columns to a network's inputs, in the same order as in training.
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
@@ -67,8 +68,8 @@ class InputMaker:
         inputs: the network's inputs.
 
     Attributes:
-        columns: raw columns that the pipeline reads; None if the pipeline's `prepare` chooses the
-            columns.
+        columns: raw columns that the pipeline reads; None if the pipeline's function `prepare`
+            chooses the columns.
 
     Raises:
         ValueError: the pipeline makes fewer arrays than the network has inputs.
@@ -76,7 +77,8 @@ class InputMaker:
 
     def __init__(self, features: FeaturePipeline, inputs: Sequence[TensorSpec]) -> None:
         self._inputs = list(inputs)
-        self._made = features.column_names[: len(self._inputs)]
+        lists = features.with_lists()
+        self._made = lists.column_names[: len(self._inputs)]
         rest = [spec.name for spec in self._inputs[len(self._made) :]]
         if rest and not features.keep_rest:
             raise ValueError(
@@ -85,16 +87,33 @@ class InputMaker:
             )
         self._names = [*self._made, *rest]
         self._offsets = {self._made[place] for place in ragged_places(self._made)}
-        read = features.reads(self._made)
-        self.columns = None if read is None else [*map(str, read), *rest]
+        read = lists.reads(self._made)
+        asked = asked_columns(features)
+        names = None if read is None else [*map(str, read), *rest, *asked]
+        self.columns = None if names is None else list(dict.fromkeys(names))
 
-    def __call__(self, features: FeaturePipeline, rows: pa.RecordBatch) -> list[np.ndarray]:
+    def __call__(
+        self,
+        features: FeaturePipeline,
+        rows: pa.RecordBatch,
+        tables: Mapping[str, Any] | None = None,
+    ) -> list[np.ndarray]:
         """Return the network's inputs for raw rows; the pipeline's statistics do not change.
+
+        Args:
+            features: the pipeline.
+            rows: raw rows.
+            tables: tables of the network by name. Histories that rows do not carry are looked up
+                in them. Default: none, such histories are empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.
         """
-        made = features.apply(rows, self._made)
+        made = (
+            asked_arrays(features, rows, tables or {}, self._made)
+            if features.kept
+            else features.apply(rows, self._made)
+        )
         arrays = []
         for spec, name in zip(self._inputs, self._names, strict=True):
             array = _column(made, name)
@@ -117,5 +136,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """If the network's input is a column, reshape an array with one value per row to a column."""
+    """If the network expects a column, reshape an array with one value per row to a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -78,6 +78,9 @@ def _made_network(
     model: dict[str, Any] | None,
 ) -> NetworkFile:
     cell, features = cell_and_features(made)
+    if features is not None and features.kept:
+        names = [each.name for each in features.kept]
+        raise NotExportableError(f"histories {names} are kept from rows, which MindSpore looks up")
     specs = input_specs(cell, inputs, recorded)
     if specs is None:
         raise NotExportableError(

@@ -281,6 +281,8 @@ class TrainLoop:
         if self._call.compilations == compilations and run.cur_step_num > 1:
             summary.step_seconds += time.perf_counter() - begin
             summary.step_samples += sum(samples)
+        else:
+            summary.compile_seconds += time.perf_counter() - begin
         self._callbacks.on_train_step_end(self._context)
 
     def _check_rates(self) -> None:
@@ -305,6 +307,8 @@ class TrainLoop:
         if batch.event_time is not None:
             for table in self._event_tables:
                 table.set_event_time(batch.event_time)
+        if batch.before_step is not None:
+            batch.before_step()
 
     # ---- the end
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, NoReturn
 
 import mindspore as ms
+import numpy as np
 from mindspore import nn
 from mindspore.train import Callback
 from mindspore.train.callback import _CallbackManager
@@ -733,6 +734,49 @@ class RecModel(ModelEvaluation):
             if self._rows is not None and len(predict_data) == 1 and is_raw(predict_data[0]):
                 return self._rows.predict(predict_data[0], self._predict_arrays)
             return self._predict_arrays(*predict_data)
+
+    def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
+        """Return a function as `predict`, for rows whose histories go on with the events of rows.
+
+        `predict` looks histories that are kept from rows up among the events of the training. The
+        rows of a test are events too: each row's history has the earlier rows of the test, as in
+        `eval`. No table changes.
+
+        Args:
+            events: rows of raw columns, with the labels that decide which rows are events.
+
+        Returns:
+            Function from rows to predictions.
+
+        Raises:
+            TypeError: the network was not made from a schema.
+            ValueError: a column is missing or unreadable.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mindspore_rec import RecModel, Schema
+            >>> from mindspore_rec.feature import (
+            ...     CategoryColumn, KeptHistoryColumn, LabelColumn, TimeColumn
+            ... )
+            >>> from mindspore_rec.models import DIN
+            >>> columns = [CategoryColumn("item", table="items"), CategoryColumn("user")]
+            >>> columns += [KeptHistoryColumn("recent", of="item", by="user"), TimeColumn("ts")]
+            >>> schema = Schema([*columns, LabelColumn("clicked")])
+            >>> rows = pd.DataFrame({"user": [1, 1], "item": [2, 3], "ts": [5, 6], "clicked": 1})
+            >>> model = RecModel(DIN(schema.fit(rows), name="doc.predict_after"))
+            >>> model.predict_after(rows)(rows).shape
+            (2,)
+        """
+        if self._rows is None:
+            raise TypeError("the network must be made from a schema to read rows")
+        training = self._rows
+        tables = training.tables_after(events)
+
+        def predict(rows: Any) -> np.ndarray:
+            with self._mode():
+                return training.predict(rows, self._predict_arrays, tables)
+
+        return predict
 
     def _predict_arrays(self, *predict_data: Any) -> Any:
         call = self._caller(self._predict_network)

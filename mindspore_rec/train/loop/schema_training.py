@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import mindspore as ms
@@ -13,6 +14,7 @@ from mindspore import Tensor, nn
 from mindspore.train import Loss
 
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.asked import asked_arrays
 from mindspore_rec.common.columns.schema.faults import missing_column
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.batch_size import default_batch_size
@@ -23,13 +25,16 @@ from mindspore_rec.common.data.read import read
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.common.stream.source import StreamSource
+from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.data.feature_batches import stream_batches
+from mindspore_rec.train.data.kept_batches import KeptBatches, logs_after
 from mindspore_rec.train.data.schema_batches import WEIGHT, SchemaBatches
 from mindspore_rec.train.loop.cells import label_scale_of
 from mindspore_rec.train.loop.schema_loss import SchemaEvalCell, SchemaLossCell
 from mindspore_rec.train.metrics.base import BinaryMetric
 from mindspore_rec.train.metrics.gauc import GAUC
 from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.tables import tables_of
 
 __all__ = ["SchemaTraining", "is_raw", "schema_of", "start_at_labels"]
 
@@ -151,6 +156,8 @@ class SchemaTraining:
     ) -> Any:
         """Return batches of arrays if data are raw rows; other data unchanged.
 
+        If the schema has histories that are kept from rows, the batches have these histories.
+
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
                 columns, such as a `KafkaSource`; or other data.
@@ -164,6 +171,20 @@ class SchemaTraining:
         Raises:
             ValueError: rows do not fit the schema, or the scales have learned nothing.
         """
+        made = self._batches(data, argument, metrics, is_train, batch_size)
+        if not self.schema.pipeline.kept:
+            return made
+        if isinstance(made, KeptBatches):
+            return made if is_train else made.for_evaluation()
+        rows = None
+        if isinstance(made, SchemaBatches) and isinstance(made.source, ArrowBatches):
+            rows = _all_rows(Rows(made.source.selection), self.schema)
+        source = batch_source(made, argument)
+        return KeptBatches(source, self.schema, tables_of(self.network), rows, is_train=is_train)
+
+    def _batches(
+        self, data: Any, argument: str, metrics: Any, is_train: bool, batch_size: int | None
+    ) -> Any:
         rows: Rows
         source: ArrowBatches
         if isinstance(data, StreamSource):
@@ -219,23 +240,44 @@ class SchemaTraining:
 
     # ---- predictions
 
-    def predict(self, data: Any, call: Callable[..., Any]) -> np.ndarray:
+    def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
+        """Return the tables of the network, with logs of events in place of tables of users.
+
+        Args:
+            events: rows of raw columns.
+        """
+        tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
+        if not self.schema.pipeline.kept:
+            return tables
+        every = [each if isinstance(each, Rows) else read(each, self.schema) for each in events]
+        of_all = [_all_rows(rows, self.schema) for rows in every]
+        return tables | logs_after(self.schema, tables, lambda: chain(*(of() for of in of_all)))
+
+    def predict(
+        self, data: Any, call: Callable[..., Any], tables: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
         """Return probabilities, or numbers, of rows.
 
         Args:
             data: raw rows.
             call: function that returns the network's output for its inputs.
+            tables: tables in which histories are looked up. Default: the network's.
 
         Returns:
             float32 ``[N]``, or ``[N, T]`` if the schema has several labels.
         """
-        parts = [self._probabilities(batch, call) for batch in _raw_batches(data, self.schema)]
+        if tables is None:
+            tables = {each.name: each for each in tables_of(self.network)}
+        batches = _raw_batches(data, self.schema)
+        parts = [self._probabilities(batch, call, tables) for batch in batches]
         tasks = max(len(self.schema.labels), 1)
         every = np.concatenate(parts) if parts else np.zeros((0, tasks), np.float32)
         return every[:, 0] if tasks == 1 else every
 
-    def _probabilities(self, rows: Any, call: Callable[..., Any]) -> np.ndarray:
-        arrays = self.schema.arrays_of(rows, with_label=False)
+    def _probabilities(
+        self, rows: Any, call: Callable[..., Any], tables: Mapping[str, Any]
+    ) -> np.ndarray:
+        arrays = asked_arrays(self.schema.pipeline, rows, tables, self.schema.inputs)
         made = call(*(arrays[name] for name in self.schema.inputs))
         scale = label_scale_of(self.network)
         numbers = (made if scale is None else scale(made)).asnumpy().astype(np.float64)
@@ -248,16 +290,24 @@ class SchemaTraining:
 def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
     names = schema.feature_names
     if isinstance(data, Rows):
+        names += [name for name in schema.asked_columns if name in {*data.names} - {*names}]
         for batch in data.select(names).batches(_EVAL_BATCH).read():
             yield batch.plain
         return
-    rows = to_record_batch(_features_of(data, names))
+    rows = to_record_batch(_features_of(data, names, schema.asked_columns))
     for first in range(0, rows.num_rows, _EVAL_BATCH):
         yield rows.slice(first, _EVAL_BATCH)
 
 
-def _features_of(data: Any, names: list[str]) -> Any:
-    """Return the columns of features, in a form that `to_record_batch` takes."""
+def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
+    """Return a function that reads the columns of events of all rows, in the order of the rows."""
+    read = {str(column) for kept in schema.pipeline.kept for column in kept.columns}
+    selected = rows.select([name for name in rows.names if name in read])
+    return lambda: (batch.plain for batch in selected.batches(_EVAL_BATCH).read())
+
+
+def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
+    """Return the columns of features, and of `more` if there, as `to_record_batch` takes them."""
     import pandas as pd
     import pyarrow as pa
 
@@ -269,6 +319,7 @@ def _features_of(data: Any, names: list[str]) -> Any:
     for name in names:
         if name not in known:
             raise missing_column(name, [str(each) for each in known])
+    names = [*names, *(name for name in more if name in known and name not in names)]
     if isinstance(data, Mapping):
         return {name: data[name] for name in names}
     return data[names] if isinstance(data, pd.DataFrame) else data.select(names)

@@ -53,6 +53,7 @@ class TrainSummary:
         step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
             that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
+        compile_seconds: seconds spent in steps that compiled a graph, with the step itself.
         loss: loss of the last step; NaN if there was no step yet.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` per evaluation.
@@ -74,6 +75,7 @@ class TrainSummary:
     seconds: float = 0.0
     step_seconds: float = 0.0
     step_samples: int = 0
+    compile_seconds: float = 0.0
     loss: float = float("nan")
     metrics: dict[str, float] = field(default_factory=dict)
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)

@@ -15,12 +15,15 @@ from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
+from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.train.models.features import Features
 from mindspore_rec.train.models.inputs import FirstOrder
 from mindspore_rec.train.models.label_scale import LabelScale
 from mindspore_rec.train.models.model_names import name_of
 from mindspore_rec.train.models.schema_features import SchemaFeatures
+from mindspore_rec.train.models.schema_tables import users_tables
 from mindspore_rec.train.nn.members import MemberLogits, check_members
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_config import MAX_SEED
 
 __all__ = ["Network"]
@@ -74,6 +77,8 @@ class Network(nn.Cell):
         members: number of members.
         label_scale: a `LabelScale` with mean and deviation of the labels; None if no label of the
             schema is a number.
+        users: tables with the last events of each user, one for each `KeptHistoryColumn` of the
+            schema; only if there are any.
         varying_inputs: True if the schema has histories, whose number of values differs from batch
             to batch.
 
@@ -122,11 +127,45 @@ class Network(nn.Cell):
         if self.schema is not None:
             _check_histories(type(self), self.schema)
         self.varying_inputs = self.schema is not None and bool(self.schema.histories)
+        if self.schema is not None and self.schema.pipeline.kept:
+            self.users = nn.CellList(users_tables(self.schema, name))
         self._recipe = {
             "settings": {key: _plain(key, value) for key, value in settings.items()},
             "name": name,
             "seed": check_int("seed", seed, 0, MAX_SEED),
         }
+
+    def store_users(self, cache: CacheConfig) -> None:
+        """Keep the last events of users within a limit of host memory; call it before training.
+
+        The tables `users` begin again without rows. The rows beyond the limit are on an SSD or on
+        Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+
+        Args:
+            cache: the tiers. Each table has its own rows in them; rows are not read ahead.
+
+        Raises:
+            ValueError: no history of the schema is kept from rows.
+            OSError, RemoteError: a tier cannot be opened.
+
+        Example:
+            >>> import tempfile
+            >>> from mindspore_rec import CacheConfig, Schema, SsdConfig
+            >>> from mindspore_rec.feature import CategoryColumn, KeptHistoryColumn, TimeColumn
+            >>> from mindspore_rec.models import DIN
+            >>> columns = [CategoryColumn("item", table="items"), CategoryColumn("user")]
+            >>> columns += [KeptHistoryColumn("recent", of="item", by="user"), TimeColumn("ts")]
+            >>> net = DIN(Schema(columns), name="doc.store_users")
+            >>> net.store_users(CacheConfig(host_rows=1000, ssd=SsdConfig(tempfile.mkdtemp())))
+            >>> net.users[0].cache.host_rows
+            1000
+        """
+        if not hasattr(self, "users"):
+            raise ValueError("the schema must have a KeptHistoryColumn, whose users are stored")
+        cache = dataclasses.replace(cache, prefetch=0)
+        for place, table in enumerate(list(self.users)):
+            table.close()
+            self.users[place] = HashTable(dataclasses.replace(table.config, cache=cache))
 
     def _set_members(self, members: int) -> None:
         """Set the number of members; called before the network's first layer is made."""
@@ -253,12 +292,12 @@ def _check_tasks(kind: type[Network], tasks: tuple[str, ...]) -> None:
 
 
 def _check_histories(kind: type[Network], schema: Schema) -> None:
-    names = [each.name for each in schema.columns if each.kind == "history"]
+    names = [of[0].name for of in schema.histories]
     if names and not kind.reads_histories:
         raise ValueError(
-            f"{kind.__name__} does not read histories, and columns {', '.join(names)} are of kind "
-            "'history': of a ListColumn (kind 'list') it reads the mean, and a network with "
-            "reads_histories = True reads the arrays of the histories"
+            f"{kind.__name__} does not read histories, and the schema has {', '.join(names)}: of a "
+            "ListColumn (kind 'list') it reads the mean, and a network with reads_histories = True "
+            "reads the arrays of the histories"
         )
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mindspore_rec.common.columns.kept_events import table_suffix
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.rows.policies import CountAdmission, Eviction
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_config import TableConfig
 
-__all__ = ["Window", "table_config", "windows_of"]
+__all__ = ["Window", "table_config", "users_tables", "windows_of"]
 
 
 class Window(NamedTuple):
@@ -84,3 +86,28 @@ def table_config(
         eviction=None if seconds is None else Eviction(max_idle_seconds=seconds),
         unknown_value=0.0,
     )
+
+
+def users_tables(schema: Schema, name: str) -> list[HashTable]:
+    """Return a table for each history that is kept from rows, with a row per user.
+
+    No optimizer changes the rows: a training writes the last events of each user to them.
+
+    Args:
+        schema: the schema.
+        name: name of the network.
+    """
+    return [
+        HashTable(
+            TableConfig(
+                kept.row_floats,
+                name=name + table_suffix(kept.name),
+                initializer="zeros",
+                requires_grad=False,
+                eviction=Eviction(max_idle_seconds=kept.idle_seconds)
+                if kept.idle_seconds
+                else None,
+            )
+        )
+        for kept in schema.pipeline.kept
+    ]

@@ -311,8 +311,8 @@ class WorkerFeed:
             latest or None,
             batch.number,
             batch.place,
-            samples,
-            group.rank,
+            samples=samples,
+            worker=group.rank,
         )
 
     def _borrow(self, samples: Sequence[int]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "HistoryColumn",
     "IgnoredColumn",
     "IntegerColumn",
+    "KeptHistoryColumn",
     "LabelColumn",
     "ListColumn",
     "NumberColumn",
@@ -92,6 +93,11 @@ class Column:
     statistics: str | None = None
     keep: str | None = None
     side_of: str | None = None
+    of: tuple[str, ...] | str = ()
+    by: str | None = None
+    only: str | None = None
+    salt: str | None = None
+    kept: Column | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 255:
@@ -128,7 +134,7 @@ class Column:
     @property
     def is_read(self) -> bool:
         """True if the network reads the column."""
-        kinds = ("number", "integer", "history")
+        kinds = ("number", "integer", "history", "kept_history")
         return self.has_rows or self.kind in kinds or bool(self.parts)
 
     @property
@@ -148,12 +154,19 @@ class Column:
     @property
     def most_values(self) -> int:
         """Greatest number of values per row that are read."""
-        defaults = {"list": _DEFAULT_LENGTH, "text": _DEFAULT_LENGTH, "history": _DEFAULT_EVENTS}
+        defaults = {
+            "list": _DEFAULT_LENGTH,
+            "text": _DEFAULT_LENGTH,
+            "history": _DEFAULT_EVENTS,
+            "kept_history": _DEFAULT_EVENTS,
+        }
         return self.length or defaults.get(self.kind, 1)
 
     @property
     def field(self) -> str:
         """Text that salts the keys of the column's values."""
+        if self.salt is not None:  # of the column whose values a history has
+            return self.salt
         return self.name if self.table is None else self.table
 
     def _check_rows(self, where: str) -> None:
@@ -430,6 +443,63 @@ class HistoryColumn(Column):
         for name in names:
             if getattr(self, name) is not None:
                 raise ValueError(f"{where}{name} must be left out: {' and '.join(names)} {reason}")
+
+
+@dataclass(frozen=True, repr=False)
+class KeptHistoryColumn(Column):
+    """Last events of the row's user, which the library keeps from the rows: no column of the data.
+
+    A row's history has the events of the row's user with a time before the time of the row, oldest
+    first. The row itself is an event of later rows. Events of equal times do not see each other.
+    The schema needs a column of kind 'time'.
+
+    A network reads the history as it reads a `HistoryColumn` of the first column in `of`, with side
+    columns for the further columns. A history `recent` of `item` and `ts` has the arrays
+    'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the same key, and
+    the same row in a table, as the item of the row.
+
+    Args:
+        name: name of the history.
+        of: name of a column, or names of columns, whose values an event has. A column is of kind
+            'category' or 'integer', whose values have rows in the table of the column; 'time', in
+            seconds since 1970; or 'number', not scaled.
+        by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
+            A row without a user has no history, and is no event.
+        length: greatest number of events of a history. Default: 50.
+        only: name of a label with two values; only rows with label 1 are events. Default: None, all
+            rows are events.
+        eviction: number of seconds of event time without an event, after which a user is evicted
+            and has an empty history. Default: None, never.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> KeptHistoryColumn("recent", of=["item", "ts"], by="user", length=20)
+        KeptHistoryColumn('recent', of=('item', 'ts'), by='user', length=20)
+    """
+
+    kind = "kept_history"
+
+    name: str
+    of: tuple[str, ...] | str = ()
+    by: str | None = None
+    length: int | None = None
+    only: str | None = None
+    eviction: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"column {self.name!r}: "
+        of = (self.of,) if isinstance(self.of, str) else self.of
+        if not isinstance(of, (list, tuple)) or not all(isinstance(each, str) for each in of):
+            raise TypeError(f"{where}of must be a list of names, got {self.of!r}")
+        object.__setattr__(self, "of", tuple(of))
+        if not of or len(set(of)) < len(of):
+            raise ValueError(f"{where}of must be different names, at least one, got {list(of)}")
+        _check_text(where + "by", self.by, 255)
+        if self.only is not None:
+            _check_text(where + "only", self.only, 255)
 
 
 @dataclass(frozen=True, repr=False)

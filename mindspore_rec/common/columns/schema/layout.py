@@ -11,6 +11,7 @@ from mindspore_rec.common.columns.cross import Cross
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.histories import History, HistoryValues, offsets_name
+from mindspore_rec.common.columns.kept_events import KeptEvents, events_name
 from mindspore_rec.common.columns.labels import Label, NumbersOfTexts, Times
 from mindspore_rec.common.columns.lists import Categories, Words
 from mindspore_rec.common.columns.quantiles import MixedScale, QuantileBucket, QuantileScale
@@ -213,9 +214,12 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
         outputs["numbers"] = numbers
     for history in histories_of(columns):
         members = [_values_of(each) for each in history]
-        outputs[offsets_name(history[0].name)] = History(
-            members, history[0].most_values, history[0].keep or "last"
-        )
+        made = History(members, history[0].most_values, history[0].keep or "last")
+        if history[0].kept is None:
+            outputs[offsets_name(history[0].name)] = made
+        else:
+            name = events_name(history[0].name)
+            outputs[name] = [_kept_events(history[0].kept, made, columns)]
     for column in columns:
         if column.kind == "time":
             outputs["time"] = FeatureSpec("time", is_timestamp=True, transform=_times(column))
@@ -303,6 +307,29 @@ def _keys_of(column: Column, columns: Sequence[Column]) -> list[tuple[str, Featu
 
 def _values_of(column: Column) -> HistoryValues:
     return HistoryValues(column.name, column.values, column.field, column.separator)
+
+
+def _kept_events(column: Column, history: History, columns: Sequence[Column]) -> KeptEvents:
+    """Return the transform of rows to the events from which a history is kept."""
+    by_name = {each.name: each for each in columns}
+    user = by_name[column.by or ""]
+    values: list[Feature | None] = []
+    for name in column.of:
+        other = by_name[name]
+        if other.kind == "time":
+            values.append(None)
+        elif other.kind == "number":
+            values.append(_weight(other))
+        else:
+            values.append(_keys_of(other, columns)[0][1])
+    return KeptEvents(
+        _unread(user) if user.kind in ("group", "ignored") else _keys_of(user, columns)[0][1],
+        _times(next(each for each in columns if each.kind == "time")),
+        values,
+        history,
+        None if column.only is None else _label(by_name[column.only]),
+        column.eviction or 0,
+    )
 
 
 def _number(column: Column) -> Feature:

@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.asked import asked_arrays, asked_columns
 from mindspore_rec.common.columns.categories import values_of_type
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.labels import positive_rows
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.schema.document import columns_of, plain_columns, unknown_key
 from mindspore_rec.common.columns.schema.faults import Fault, faults_of, missing_column
+from mindspore_rec.common.columns.schema.kept import expanded, kept_in
 from mindspore_rec.common.columns.schema.layout import (
     Field,
     Layout,
@@ -51,6 +53,9 @@ class Schema:
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has values only.
+    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
+      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces it by
+      the arrays of a history.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
@@ -106,11 +111,12 @@ class Schema:
         self.columns = columns
         self._by_name = {column.name: column for column in self.columns}
         self._check_columns()
-        layout = Layout(self.columns, self.embedding_dim)
+        self._expanded = expanded(self.columns)
+        layout = Layout(self._expanded, self.embedding_dim)
         self.fields: tuple[Field, ...] = layout.fields
         self.tables: tuple[TableGroup, ...] = layout.tables
         self.numbers = numbers_of(self.columns)
-        self.pipeline: FeaturePipeline = pipeline_of(self.columns, layout)
+        self.pipeline: FeaturePipeline = pipeline_of(self._expanded, layout)
 
     @property
     def undecided(self) -> list[Column]:
@@ -237,15 +243,12 @@ class Schema:
 
         An ignored column that a cross reads is read.
         """
-        return [
-            each.name
-            for each in self._in_data
-            if each.kind != "ignored" or each.name in self._crossed
-        ]
+        read = self._crossed | {each.by for each in kept_in(self.columns)}
+        return [each.name for each in self._in_data if each.kind != "ignored" or each.name in read]
 
     @property
     def _in_data(self) -> list[Column]:
-        return [each for each in self.columns if each.kind != "cross"]
+        return [each for each in self.columns if each.kind not in ("cross", "kept_history")]
 
     @property
     def _crossed(self) -> set[str]:
@@ -261,12 +264,22 @@ class Schema:
     @property
     def inputs(self) -> list[str]:
         """Names of the arrays that a network takes: ids, numbers if there are any, histories."""
-        return [name for name in self.arrays if name not in _NOT_INPUTS]
+        names = self.pipeline.with_lists().column_names
+        return [name for name in names if name not in _NOT_INPUTS]
 
     @property
     def histories(self) -> tuple[tuple[Column, ...], ...]:
         """The columns of each history, first the history's own column, then its side columns."""
-        return histories_of(self.columns)
+        return histories_of(self._expanded)
+
+    @property
+    def asked_columns(self) -> list[str]:
+        """Names of columns that rows to predict may have for histories that are kept from rows.
+
+        They are the user and the time, by which a history is looked up, and the history itself.
+        """
+        kept = [each.name for of in self.histories for each in of if each.kept is not None]
+        return list(dict.fromkeys([*asked_columns(self.pipeline), *kept]))
 
     # ---- rows
 
@@ -290,7 +303,9 @@ class Schema:
         if not batch.num_rows:
             raise ValueError("rows must have at least one row, from which scales learn")
         columns = self._decided(batch)
-        fresh = pipeline_of(columns, Layout(columns, self.embedding_dim)).fit(batch)
+        with_histories = expanded(columns)
+        layout = Layout(with_histories, self.embedding_dim)
+        fresh = pipeline_of(with_histories, layout).fit(batch)
         if columns != self.columns:
             self._set_columns(columns)
         self.load_state_dict(fresh.state_dict())
@@ -375,7 +390,7 @@ class Schema:
             [{'ids': [[7641507573510170772], [-4093091485400797293]], 'label': [[0.0], [1.0]]}]
         """
         self.check_fitted()
-        pipeline = self.pipeline.by_rows()
+        pipeline = (self.pipeline if training else self.pipeline.with_lists()).by_rows()
         if training and self.time is not None:
             pipeline = pipeline.with_times()
         inputs = [name for name in self.inputs if name in pipeline.column_names]
@@ -452,9 +467,15 @@ class Schema:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
             with_label: False if the rows may lack labels and weights, to predict. Default: True.
 
+        Returns:
+            Of a history that is kept from rows, the result has the rows' events. With
+            ``with_label=False``, it has the lists of the rows; a history without lists is empty.
+
         Raises:
             ValueError: a column is missing or has values of the wrong type.
         """
+        if self.pipeline.kept and not with_label:
+            return asked_arrays(self.pipeline, rows, {}, self.inputs)
         made: dict[str, np.ndarray] = self.pipeline.apply(rows, None if with_label else self.inputs)
         return made
 
