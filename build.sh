@@ -29,6 +29,8 @@ commands
   arm        run the wheel for Arm that `wheels` has built under an emulator: its digests, the README's
              example, golden files, C++ tests and Python tests (hours); `-- --part digests` runs one
              part; the names of parts are in tests/arm/run.py
+  older      run the wheel for x86-64 that `wheels` has built on Debian 11, in a folder: the README's
+             example, the command, digests, and what the doctor says; as root, with debootstrap
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
   quick      prepare everything, then lint what was changed since main, and run the C++ and Python
@@ -384,6 +386,15 @@ run_arm() {
     install_packages "a C++ compiler for Arm" g++-aarch64-linux-gnu
   say "The wheel for Arm under an emulator"
   "$VENV/bin/python" -m tests.arm.run "$@"
+}
+
+# run_older [OPTIONS]: of tests.older.run.
+run_older() {
+  prepare
+  [[ $(id -u) == 0 ]] || die "only root may make the system that this command runs the wheel on"
+  command -v debootstrap >/dev/null || install_packages "what makes a system in a folder" debootstrap
+  say "The wheel for x86-64 on Debian 11"
+  "$VENV/bin/python" -m tests.older.run "$@"
 }
 
 run_demo() {
@@ -768,6 +779,7 @@ case ${COMMAND:-wheel} in
   wheel | build) run_wheel ;;
   wheels) run_wheels "$@" ;;
   arm) run_arm "$@" ;;
+  older) run_older "$@" ;;
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
   quick) run_quick "$@" ;;

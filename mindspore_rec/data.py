@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers: rows of Parquet, CSV, Arrow, JSON lines and data frames, as batches for training.
 
-`read` returns the rows of files, folders, globs, S3 buckets or data frames. `Rows` are split,
-filtered and thinned without being read. `Rows.batches` yields rows shuffled, divided among workers,
-and resumable in the middle of a pass.
+`read` returns the rows of files, folders, globs, S3 buckets or data frames. `Rows` can be split,
+filtered and thinned without being read. `Rows.batches` yields batches; this method can shuffle the
+rows, divide them among workers, and resume in the middle of a pass.
 """
 
 from typing import TYPE_CHECKING

@@ -6,8 +6,8 @@ Python's path, the clone comes before an installed wheel. If the wheel's core wa
 clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
-file to check if the sources have changed. `setup.py` runs this file without the package. So the
-file must import nothing from the package.
+file to check whether the sources have changed. `setup.py` runs this file without importing the
+package. So the file must import nothing from the package.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _version_in(package: Path) -> str:
 
 
 def _other_cores() -> Iterator[Path]:
-    """Yield the cores in other folders of Python's path, in the order of the path."""
+    """Yield the compiled cores in other folders of Python's path, in the order of the path."""
     for entry in dict.fromkeys(sys.path):
         package = Path(entry or ".").resolve() / _PACKAGE
         core = None if package == _HERE.resolve() else _core_in(package)
@@ -118,7 +118,7 @@ def _usable_core() -> Path:
 
 
 class _Finder:
-    """Finder of the core of an installed wheel.
+    """Import finder that finds the core of an installed wheel.
 
     The finder is last in `sys.meta_path`, so Python calls the finder only if the package's folder
     has no core.

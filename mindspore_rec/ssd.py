@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use the SSD tier without a table: store rows of one size by int64 key in a directory.
+"""Use the SSD tier without a table: store rows of one size, with int64 keys, in a directory.
 
     python -m mindspore_rec.ssd inspect|verify|compact PATH
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: batches from Kafka that stay equal after a restart, and features of the batches.
+"""Streams: batches from Kafka that are the same after a restart, and the batches' features.
 
 `KafkaSource` and `StreamingDataset` read batches and save the position in the stream.
 `FeaturePipeline` converts raw columns to features. `FeatureWorker`, `DataSender` and `DataReceiver`

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "tree" / "mindspore_rec" / "__init__.py").touch()
     (tmp_path / "tree" / "functions.sh").write_text(functions)
     (tmp_path / "bin").mkdir()
-    for tool in ("bash", "dirname", "grep", "cat", "nproc", "id"):
+    for tool in ("bash", "dirname", "grep", "cat", "chmod", "nproc", "id"):
         found = shutil.which(tool)
         assert found is not None
         (tmp_path / "bin" / tool).symlink_to(found)

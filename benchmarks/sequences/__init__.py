@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks, baselines and figures of `benchmarks/next_item.py`."""
+"""Parts of `benchmarks/next_item.py`, and programs that train networks over histories."""

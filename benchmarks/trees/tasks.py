@@ -28,7 +28,7 @@ import pandas as pd
 
 from datasets.census_income.schema import COLUMNS, FILES, category_columns
 
-__all__ = ["TASKS", "Parts", "Task"]
+__all__ = ["TASKS", "Parts", "Task", "retail"]
 
 LABEL = "label"
 TIME = "time"
@@ -102,7 +102,7 @@ def _csv(path: Path) -> Path:
     return plain if plain.exists() else path.with_name(f"{path.name}.csv.gz")
 
 
-def _retail(data: Path) -> pd.DataFrame:
+def retail(data: Path) -> pd.DataFrame:
     """Return the lines of invoices with a customer, in order of time."""
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
@@ -118,20 +118,20 @@ _RETAIL = ["StockCode", "Description", "CustomerID", "Country", "UnitPrice", TIM
 
 
 def _quantity(data: Path) -> Parts:
-    rows = _retail(data)
+    rows = retail(data)
     rows[LABEL] = (rows.Quantity > 6).astype(np.int8)
     return _by_time(rows[[*_RETAIL, LABEL]])
 
 
 def _before(data: Path) -> Parts:
-    rows = _retail(data)
+    rows = retail(data)
     first = rows.groupby(["CustomerID", "StockCode"])[TIME].transform("min")
     rows[LABEL] = (first < rows[TIME]).astype(np.int8)
     return _by_time(rows[[*_RETAIL, LABEL]])
 
 
 def _again(data: Path) -> Parts:
-    rows = _retail(data)
+    rows = retail(data)
     times = rows[["CustomerID", "StockCode", TIME]].drop_duplicates()  # ordered by time
     times["next"] = times.groupby(["CustomerID", "StockCode"])[TIME].shift(-1)
     rows = rows.merge(times, "left", ["CustomerID", "StockCode", TIME])

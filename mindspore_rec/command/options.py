@@ -285,6 +285,12 @@ def _add_doctor(commands: Any) -> None:
     )
     made.add_argument("--kafka", metavar="HOST:PORT", help="address of a Kafka broker to ask")
     made.add_argument("--only", metavar="A,B", help="items to look at; default: all")
+    made.add_argument(
+        "--seconds",
+        type=_least_one,
+        default=0,
+        help="how long each item may take, on a slow machine; default: the limit of each item",
+    )
 
 
 def _least_one(text: str) -> int:

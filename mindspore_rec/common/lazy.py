@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faces: public modules. Each name of a face is imported from its defining module on first use.
+"""Faces: public modules.
+
+Each name of a face, a public module, is imported from its defining module on first use.
 
 Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
 face for serving must not import modules that only training needs.
@@ -39,13 +41,13 @@ def lazily(
     """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
 
     The face's names are the names that its source imports under `if TYPE_CHECKING:`. So each name
-    is written once. Modules of the face itself, which `from face import module` imports, are not in
-    `__all__`.
+    is written in one place only. Modules of the face itself, which `from face import module`
+    imports, are not in `__all__`.
 
     Args:
         face: `__name__` of the calling module.
         aliases: additional names for objects of the face. Aliases work, but `__dir__` does not list
-            them.
+            aliases.
         sentences: names that the face lacks, each with a sentence about its replacement. The error
             for a missing name contains the name's sentence. The error is an AttributeError, or an
             ImportError for `from face import name`.

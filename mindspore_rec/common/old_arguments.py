@@ -47,10 +47,9 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: its name.
-        replaces: whether the old name overrides the new name if a call has both names, as
+        replaces: True if the old name overrides the new name if a call has both names, as
             `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is an
-            error.
-            Default: False.
+            error. Default: False.
     """
 
     old: str
@@ -77,7 +76,7 @@ class InSettings:
 
     Args:
         argument: the argument that takes the settings.
-        kind: class of the settings.
+        kind: class of the settings object.
         names: names of the old arguments.
         first: text that represents the settings' first argument in the message. If `first` is set,
             a value of `argument` that is not a settings object becomes the first argument of the

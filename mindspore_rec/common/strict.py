@@ -83,9 +83,9 @@ def unknown_key(path: str, key: Any, known: Iterable[str]) -> SettingsError:
 
 
 def _converted(kind: Any, value: Any, path: str) -> Any:
-    """Return a value as a type's value.
+    """Convert a value to a type.
 
-    Raises: SettingsError: the value is not one of the type.
+    Raises: SettingsError: the value does not fit the type.
     """
     members = members_of(kind)
     if value is None and type(None) in members:
@@ -97,14 +97,14 @@ def _converted(kind: Any, value: Any, path: str) -> Any:
 
 
 def members_of(kind: Any) -> list[Any]:
-    """Return the types of a union that YAML can have; a list of the type if it is no union."""
+    """Return a union's types that YAML values can have; for another type, a list with this type."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return [each for each in typing.get_args(kind) if typing.get_origin(each) != os.PathLike]
     return [kind]
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Return whether a value has the form of a type; its parts are not checked."""
+    """Return True if a value has the form of a type; the value's parts are not checked."""
     origin = typing.get_origin(kind)
     if kind is Any or kind is object:
         return True
@@ -162,7 +162,7 @@ def _wrong(path: str, legal: str, value: Any) -> SettingsError:
 
 
 def _words(members: list[Any]) -> str:
-    """Return the legal values of a union's members, in words for a message."""
+    """Return a text for a message: the legal values of a union's members."""
     named = {
         int: "a whole number",
         float: "a number",

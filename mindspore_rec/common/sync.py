@@ -10,7 +10,7 @@ __all__ = ["sync"]
 
 
 def sync(path: Path) -> None:
-    """Sync a file's contents, or a directory's file names, to disk.
+    """Write a file's contents, or a directory's file names, to disk (fsync).
 
     Raises:
         OSError: the path cannot be opened or written.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read files with secrets, such as keys and bearer tokens, which other users must not read."""
+"""Read files of keys, bearer tokens and other secrets, which other users must not read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read YAML as version 1.2 of YAML defines it, and refuse repeated keys and deep nesting."""
+"""Read YAML by the rules of version 1.2, and refuse repeated keys and deep nesting."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def parse_yaml(text: str) -> Any:
 
     Raises:
         ValueError: the text is not YAML, repeats a key, or nests more than 64 values. The message
-            is one line with the place.
+            is one line, and names the place in the text.
 
     Example:
         >>> parse_yaml("{rate: 1e-3, country: no, code: 010}")

@@ -21,7 +21,7 @@ __all__ = ["check_template", "config_of", "new_lookup"]
 
 
 def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
-    """Check the `config` of a conversion; the config of each table is made from it.
+    """Check the `config` of a conversion, from which the config of each table is made.
 
     Args:
         config: the config.
@@ -29,7 +29,7 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config sets a value that each embedding sets itself.
+        ValueError: the config sets a value that each embedding decides.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)
@@ -87,7 +87,7 @@ def config_of(
 def new_lookup(
     target: Target, config: TableConfig, keep_weights: bool, tables: dict[int, Any]
 ) -> nn.Cell:
-    """Return the lookup that replaces an embedding; make the lookup's table unless it exists.
+    """Return the lookup that replaces an embedding; make the lookup's table if it does not exist.
 
     Args:
         target: the embedding.

@@ -80,7 +80,7 @@ _KINDS = (
 
 
 def walk(net: nn.Cell, path: str = "") -> Iterator[tuple[str, nn.Cell]]:
-    """Yield each cell once per path to it; `cells_and_names` yields each cell only once."""
+    """Yield each cell once per path to the cell; `cells_and_names` yields a cell only once."""
     return _walk(net, path, ())
 
 
@@ -111,9 +111,9 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
 
     Args:
         net: the network.
-        required: whether a network without embeddings is an error. Default: True.
-        dense: whether the caller also looked for stacks of dense layers and found no stack.
-            Default: False.
+        required: True if a network without embeddings is an error. Default: True.
+        dense: True if the caller also looked for stacks of dense layers and found none. Default:
+            False.
 
     Raises:
         ValueError: there is no embedding although `required` is True, or the network itself is an
@@ -160,7 +160,7 @@ def choose_targets(
 
     Raises:
         TypeError: a criterion is of the wrong type.
-        ValueError: `min_size` is out of range, or a name matches nothing.
+        ValueError: `min_size` is out of range, or a name does not match any embedding.
     """
     if names is not None:
         targets = _by_name(targets, names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the embeddings of an ordinary network to tables and back; no code needs a change."""
+"""Convert the embeddings of an ordinary network to tables and back, without changes to its code."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def convert(
     config: TableConfig | None = None,
     dense: bool = False,
 ) -> Conversion:
-    """Replace the embeddings of an ordinary network by table lookups; no code needs a change.
+    """Replace the embeddings of an ordinary network by table lookups, without changes to its code.
 
     The function finds MindSpore's `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` at
-    any depth. It converts the embeddings that match `names`, `min_size` and `predicate`; an
-    argument that is not set matches all embeddings. The weights of these embeddings move into
+    any depth. The function converts the embeddings that match `names`, `min_size` and `predicate`;
+    an argument that is not set matches all embeddings. The weights of these embeddings move into
     tables, and the changes are printed. Predictions stay the same. All checks are made before any
     change. Either all chosen embeddings are converted, or an error states the reasons and the
     network does not change.
 
     Convert the network first, then make an optimizer of `mindspore_rec.optim` from
-    `net.trainable_params()`. If an optimizer was made before the conversion, it still refers to the
+    `net.trainable_params()`. An optimizer that was made before the conversion still refers to the
     old weights.
 
     Args:
@@ -93,7 +93,7 @@ def convert(
         seed: seed of the initial values. Default: 0.
         prefix: prefix of the tables' names; prefix + path must be unique among open tables.
             Default: ''.
-        dry_run: only check and print.
+        dry_run: True to only check the network and print the changes.
         config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
             arguments above that describe a table; the config's `embedding_dim` must equal the dim
             of the converted embeddings. A table is frozen if the old weight is frozen or the config
@@ -106,13 +106,13 @@ def convert(
         The changes; `revert` undoes them.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; a name matches
-            nothing; no table can replace a chosen embedding.
+        TypeError, ValueError: an argument is of the wrong type or out of range; a name does not
+            match any embedding; or no table can replace a chosen embedding.
 
     Warns:
-        RuntimeWarning: an optimizer or a cell outside the network has old weights.
+        RuntimeWarning: an optimizer or a cell outside the network still uses old weights.
 
-    Corresponds to the automatic graph modification of Rec SDK.
+    The function corresponds to the automatic graph modification of Rec SDK.
 
     Example:
         >>> from mindspore import Tensor, nn
@@ -222,7 +222,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     Args:
         net_or_conversion: the conversion to undo; or a network, to undo all conversions of the
             network.
-        drop_new: whether rows of ids beyond the old vocabulary may be dropped. Default: False.
+        drop_new: True if rows of ids beyond the old vocabulary may be dropped. Default: False.
 
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.

@@ -79,8 +79,8 @@ def create_table(
             of optimizer state. 0: no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
-        optimizer: must be None, because tables are passed to an optimizer, and not the optimizer to
-            a table. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
+        optimizer: must be None, because the tables are passed to the optimizer. See
+            `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
             set the thresholds of the table's admission and eviction. The table applies admission
@@ -114,8 +114,8 @@ def create_table(
             tier already has rows, from an earlier run or from an open table with the same name.
         OSError, RemoteError: a tier cannot be opened.
 
-    Corresponds to `mx_rec.core.embedding.create_table` in Rec SDK; docs/from_rec_sdk.md lists the
-    differences.
+    The function corresponds to `mx_rec.core.embedding.create_table` in Rec SDK;
+    docs/from_rec_sdk.md lists the differences.
 
     Example:
         >>> import mindspore as ms

@@ -46,7 +46,8 @@ class EmbeddingLookup(VocabularyLookup):
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names
             the id; 'zeros' returns zeros without an error, as MindSpore does. Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
-        padding_key: id for which the lookup returns zeros; it is never trained. Only for 'CPU'.
+        padding_key: id for which the lookup returns zeros; this id is never trained. Only for
+            'CPU'.
         seed: seed of the initial values. Only for 'CPU'.
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.

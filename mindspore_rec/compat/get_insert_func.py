@@ -38,7 +38,7 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     Raises:
         TypeError, ValueError: as `check_specs`.
 
-    Corresponds to `mx_rec.core.asc.helper.get_asc_insert_func` in Rec SDK.
+    The function corresponds to `mx_rec.core.asc.helper.get_asc_insert_func` in Rec SDK.
 
     Example:
         >>> import numpy as np

@@ -54,7 +54,7 @@ class HashEmbeddingLookup(TableLookup):
         vocab_cache_size: must be 0; for rows on the device, set `device_rows` of `cache`.
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
-        padding_key: id for which the lookup returns zeros; it is never trained. Default: none.
+        padding_key: id for which the lookup returns zeros; this id is never trained. Default: none.
         table: an existing MapParameter to share; the arguments that describe a table must then be
             left out.
         seed: seed of the initial values. Default: 0.
@@ -85,7 +85,7 @@ class HashEmbeddingLookup(TableLookup):
         RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
             for the table.
 
-    Corresponds to `mindspore_rec.HashEmbeddingLookup` in MindRec 0.3.
+    The class corresponds to `mindspore_rec.HashEmbeddingLookup` in MindRec 0.3.
 
     Example:
         >>> import mindspore as ms

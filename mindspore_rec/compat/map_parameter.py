@@ -52,7 +52,7 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
     Args:
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `map_parameter_<n>`.
-        requires_grad: whether training changes the table. Default: True.
+        requires_grad: True if training changes the table. Default: True.
         key_dtype: `int32` or `int64`. Default: `int32`.
         value_dtype: dtype of the stored values, `float32`, `bfloat16` or `float16`; `TableConfig`
             also sets the precision of the optimizer's state. Default: `float32`.

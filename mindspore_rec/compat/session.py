@@ -61,8 +61,8 @@ def init(
 
     A session is optional: without a session, tables have seed 0 and the number of threads from
     `set_num_threads`. There is at most one session at a time. Under a launcher (`python -m
-    mindspore_rec.launch`), the session has the rank of this worker. Either all workers call `init`,
-    or no worker does.
+    mindspore_rec.launch`), the session has the rank of this worker. Either all workers or no
+    workers must call `init`.
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
@@ -83,7 +83,7 @@ def init(
         WorkerError: this process is one of a launcher's workers, and the workers cannot connect to
             each other.
 
-    Corresponds to `mx_rec.util.initialize.init` in Rec SDK.
+    The function corresponds to `mx_rec.util.initialize.init` in Rec SDK.
 
     Example:
         >>> import mindspore as ms
@@ -119,7 +119,7 @@ def init(
 
 
 def terminate() -> None:
-    """End the session: close its tables from `create_table`, and restore the number of threads.
+    """End the session: close the tables of `create_table`, and restore the number of threads.
 
     Closing a table frees its rows and its name; later uses of the table raise `TableClosedError`.
     To keep the rows, save a checkpoint first.
@@ -127,7 +127,7 @@ def terminate() -> None:
     Raises:
         RuntimeError: no session is open.
 
-    Corresponds to `mx_rec.util.initialize.terminate_config_initializer` in Rec SDK.
+    The function corresponds to `mx_rec.util.initialize.terminate_config_initializer` in Rec SDK.
 
     Example:
         >>> import mindspore_rec

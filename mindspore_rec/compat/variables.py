@@ -22,8 +22,8 @@ def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[P
     Raises:
         TypeError: `net` is not a Cell.
 
-    Corresponds to `mx_rec.util.variable.get_dense_and_sparse_variable` in Rec SDK. Rec SDK's
-    function has no argument, because Rec SDK has only one graph.
+    The function corresponds to `mx_rec.util.variable.get_dense_and_sparse_variable` in Rec SDK. Rec
+    SDK's function has no argument, because Rec SDK has only one graph.
 
     Example:
         >>> import mindspore as ms

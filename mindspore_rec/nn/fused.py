@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that run as one operator forward and one backward, on the CPU or a GPU (csrc/dense)."""
+"""Layers that run as one forward and one backward operator, on the CPU or a GPU (csrc/dense)."""
 
 from typing import TYPE_CHECKING
 

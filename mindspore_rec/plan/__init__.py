@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate thresholds, capacities, tiers and workers for tables before training, on a key log.
+"""From a key log, simulate thresholds, capacities, tiers and workers for tables before training.
 
 The command is `python -m mindspore_rec.plan`; docs/plan.md explains the figures that the command
 prints.

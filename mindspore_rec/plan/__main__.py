@@ -276,7 +276,7 @@ def _row_bytes(options: argparse.Namespace) -> int:
 
 
 def _log(options: argparse.Namespace) -> KeyLog:
-    """Return the log; with a schema, its table decides about `dim` unless the option is given."""
+    """Return the log. With a schema, set `dim` from the schema's table, unless the user set it."""
     if options.schema is not None:
         logs = schema_logs(rows_of_schema(options.schema, options.logs), options.schema_table)
         shared = [each for each in logs if each[0].name is None]

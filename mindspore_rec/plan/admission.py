@@ -26,9 +26,9 @@ class AdmissionProposal:
 
     Args:
         admission: the threshold.
-        saved_share: share of the bytes of rows and counters that it saves.
-        lost_share: share of the hits that it loses. A hit is a lookup that reads a row that was
-            trained in an earlier batch.
+        saved_share: share of the memory for rows and counters that the threshold saves.
+        lost_share: share of the hits that the threshold loses. A hit is a lookup that reads a row
+            that was trained in an earlier batch.
     """
 
     admission: int
@@ -52,18 +52,17 @@ def propose_admission(
 ) -> AdmissionProposal | None:
     """Return the greatest threshold that saves 30 % of the memory for at most 1 % of the hits.
 
-    Memory grows with the number of different keys. The batches must be successive rows of the data,
-    not a sample: in a sample, frequent keys look rare.
+    Memory grows with the number of different keys. The batches must be successive rows of the data.
+    A sample of the data does not suffice, because frequent keys look rare in a sample.
 
     Args:
         batches: int64 keys of one column, one array per training batch, in the order of training.
         row_bytes: bytes of a row, as computed by `row_bytes()`.
-        least_keys: number of different keys below which the table is small, and nothing is
-            proposed. Default: 100,000.
+        least_keys: if the column has fewer different keys than this, the table is small, and
+            nothing is proposed. Default: 100,000.
         thresholds: the thresholds to try.
 
-    Returns:
-        The proposal; None if no threshold is worth it.
+    Returns: The proposal; None if no threshold saves enough memory.
 
     Example:
         >>> rare = np.arange(1000).reshape(10, 100)

@@ -32,7 +32,7 @@ class CapacityRun:
     is evicted first.
 
     Args:
-        capacity: greatest number of rows after a batch, at least 1.
+        capacity: maximum number of rows that remain after a batch, at least 1.
         order: 'lru' or 'lfu'.
         threshold: number of occurrences that admits a key, at least 1.
         row_bytes: bytes of a row.
@@ -80,7 +80,7 @@ class CapacityRun:
         self._peak_bytes = max(self._peak_bytes, self._bytes())
 
     def outcome(self) -> Outcome:
-        """Return the outcome so far."""
+        """Return the outcome of the batches so far."""
         return Outcome(
             admission=self._threshold,
             idle=None,

@@ -39,7 +39,7 @@ class DistinctBatch:
 
 
 class KeyIndex:
-    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence; close it after use.
+    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence. Must be closed.
 
     Example:
         >>> index = KeyIndex()

@@ -16,7 +16,7 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# Keys of a block in the order of the samples, number of keys of each sample, event times.
+# Keys of a block in the order of the samples, number of keys of each sample, and event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
@@ -46,15 +46,15 @@ class KeyLog:
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: the format that the files' suffixes
             imply.
-        header: whether CSV and TSV have a header. Default: True if a column is given
-            by name.
+        header: whether CSV and TSV files have a header. Default: True if a column in `keys` or
+            `time` is a name.
         key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their
             column; 'auto': 'id' for columns of numbers, 'category' for columns of text. Default:
             'auto'.
 
     Raises:
-        ValueError: an argument is out of range; or, during a read of the log, a file is broken or
-            lacks a column.
+        ValueError: an argument is out of range; or, when the log is read, a file is broken or lacks
+            a column.
 
     Example:
         >>> import tempfile

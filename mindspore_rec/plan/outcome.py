@@ -17,17 +17,17 @@ class Outcome:
         idle: a row is evicted if its key has not occurred for this many steps or seconds. None:
             never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
-        capacity: greatest number of rows after a batch; None: no limit.
+        capacity: maximum number of rows that remain after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
         hit_rate: share of lookups that read a row that was trained in an earlier batch.
         admitted_rate: share of lookups whose key is admitted and therefore trained.
         peak_rows: greatest number of rows after any batch.
-        final_rows: rows at the end.
-        peak_counters: greatest number, after any batch, of counters of keys that are not yet
-            admitted.
-        final_counters: number, at the end, of counters of keys that are not yet admitted.
-        peak_bytes: greatest number of bytes of rows and counters together after any batch.
-        final_bytes: bytes of rows and counters together at the end.
+        final_rows: number of rows at the end of the log.
+        peak_counters: greatest number of counters after any batch; a counter counts a key that is
+            not yet admitted.
+        final_counters: number of counters at the end of the log.
+        peak_bytes: greatest total size of rows and counters after any batch, in bytes.
+        final_bytes: total size of rows and counters at the end of the log, in bytes.
         evictions: number of evictions; a key may be evicted several times.
     """
 
@@ -71,7 +71,7 @@ class Curve:
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.
-        names: names of the points; empty if the curve has too many points.
+        names: names of the points; no names if the curve has too many points.
     """
 
     label: str

@@ -15,13 +15,13 @@ __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker. A
-# lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
-# headers, gradients and verdict. The training loop exchanges batches and losses. The average of
+# lookup cell exchanges headers, keys, statuses and rows. The gradient of a lookup cell exchanges
+# headers, gradients and statuses. The training loop exchanges batches and losses. The average of
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table with fewer rows per worker than this is small. A hash cannot distribute so few rows
-# evenly.
+# A table is small if it has fewer rows per worker than this number. A hash cannot distribute so few
+# rows evenly.
 _SMALL_ROWS = 64
 
 
@@ -32,12 +32,13 @@ class Machine:
     Args:
         link_bytes: bytes per second that a host's link can carry in each direction. Default:
             1.25e9, 10 Gbit/s.
-        memory_bytes: bytes per second of random reads and writes of rows in tables. Default: 10e9.
+        memory_bytes: bytes per second that a worker can read and write in rows of tables, at random
+            places. Default: 10e9.
         latency: seconds from sending a message to its arrival on another host. Default: 50e-6.
-        message: processor time of a worker for one message, in seconds. Default: 10e-6, the time
-            for TCP; shared memory needs 2e-6.
-        workers_per_host: number of workers on a host, which share the host's link; messages between
-            these workers do not use the link. Default: 1.
+        message: seconds of processor time that a worker needs for one message. Default: 10e-6, the
+            time for TCP; shared memory needs 2e-6.
+        workers_per_host: number of workers on a host. The workers share the host's link; messages
+            between workers of the same host do not use the link. Default: 1.
 
     Raises:
         ValueError: a number is out of range.
@@ -63,16 +64,17 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: time of the busiest link and of messages."""
+        """Return the seconds of a step's exchanges, for the busiest link and for the messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
-        # Take the busiest worker of each step; the workers of a host share the host's link.
+        # The busiest worker determines the time of each step; the workers of a host share the
+        # host's link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
         return float(busiest) * remote / self.link_bytes + _EXCHANGES * self._message_seconds(
             workers
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: scatter of parts and gather of sums."""
+        """Return the seconds that the workers need to exchange dense gradients for averaging."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers
@@ -90,9 +92,9 @@ class Placed:
 
     Args:
         rows: `[N]`, rows held.
-        touched_bytes: `[steps, N]`, bytes of rows read and written.
-        out_bytes: `[steps, N]`, bytes sent.
-        in_bytes: `[steps, N]`, bytes received.
+        touched_bytes: `[steps, N]`, bytes of rows that the worker reads and writes.
+        out_bytes: `[steps, N]`, bytes that the worker sends.
+        in_bytes: `[steps, N]`, bytes that the worker receives.
     """
 
     rows: np.ndarray
@@ -119,7 +121,7 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load under 'sharded', 'owner' (on the worker `owner`) or 'replicated'."""
+        """Return the load in placement 'sharded', 'owner' (on worker `owner`) or 'replicated'."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":
@@ -139,8 +141,8 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
     """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
     Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
-    sharded, replicated or put on the least busy worker. A small table gets the placement with which
-    the busiest worker's step is shortest. Ties go to 'sharded'.
+    sharded, replicated or put on the least busy worker. For a small table, the chosen placement
+    makes the busiest worker's step as short as possible. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

@@ -15,12 +15,12 @@ _ENDINGS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
-    """Check that a plot can be written to `path`, and make the directory of `path`.
+    """Check that a plot can be written to `path`, and create the directory of `path`.
 
     Raises:
         ImportError: matplotlib is not installed.
         ValueError: the name ends in neither .png nor .svg.
-        OSError: the directory of `path` cannot be made.
+        OSError: the directory of `path` cannot be created.
     """
     if path.suffix not in _ENDINGS:
         raise ValueError(f"plot must end in {' or '.join(_ENDINGS)}, got {path}")
@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Plot the hit rate over peak bytes: one line with named points for each kind of choice."""
+    """Plot the hit rate against the peak bytes: one line with named points per kind of choice."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):

@@ -37,7 +37,7 @@ Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """Return `format`; if `format` is None, return the format for the file's ending.
+    """Return `format` or, if `format` is None, the format that the file's ending implies.
 
     Raises:
         ValueError: the ending is unknown.
@@ -71,7 +71,7 @@ def read_blocks(
         path: the file; a text file may be compressed by gzip (`.gz`).
         format: one of `FORMATS`.
         columns: names of columns; for CSV and TSV also numbers from 0.
-        header: whether the first line of CSV or TSV has the column names.
+        header: whether the first line of a CSV or TSV file contains the column names.
 
     Raises:
         OSError: the file cannot be read.
@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # Rename the columns, since several columns of the file may have the same name.
+    # Rename the columns, since several columns in the file may have the same name.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:
@@ -216,7 +216,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
-    """Return the types of the fields; a field has the type of its first value in the log."""
+    """Return the types of the fields; a field's type is the type of its first value in the log."""
     types: dict[str, pa.DataType] = {}
     seen: dict[str, None] = {}
     for number, line in enumerate(block.splitlines(), 1):

@@ -73,7 +73,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
-    """Draw the hit rate over bytes (logarithmic) as text; each curve has its own character.
+    """Draw the hit rate against bytes (logarithmic) as text, with one character per curve.
 
     Example:
         >>> print(text_curve([Curve("x", [1, 2], [10, 1000], [0.1, 0.9])], width=12, height=3))
@@ -89,7 +89,7 @@ def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
     left, right, low, high = min(x), max(x), min(y), max(y)
     grid = [[" "] * width for _ in range(height)]
     marked = [(_MARKS[i % len(_MARKS)], curve) for i, curve in enumerate(curves)]
-    # Draw curves with few points last, so that curves with many points do not hide them.
+    # Draw curves with few points last, so that no curve with many points hides them.
     for mark, curve in sorted(marked, key=lambda pair: -len(pair[1].bytes)):
         for b, rate in zip(curve.bytes, curve.hit_rate, strict=True):
             column = _place(math.log(max(b, 1)), left, right, width)

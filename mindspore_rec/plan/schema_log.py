@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaLog: the keys that one table of a schema looks up, as a log for a dry run."""
+"""SchemaLog: a log for a dry run, with the keys that are looked up in one table of a schema."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = ["SchemaLog"]
 class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; it can be read any number of times.
 
-    The keys are the array `ids` of the schema without padding, and the values of histories, as in
-    training.
+    As in training, the keys are the numbers in the schema's array `ids`, without padding, and the
+    values of histories.
 
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
             training.
-        table: name of the table. Default: None, the table of all columns without own settings.
+        table: name of the table. Default: None, the table of all columns that have no settings of
+            their own.
 
     Raises:
-        TypeError: `rows` are something else.
-        ValueError: the rows were read without a schema, the schema has no such table, or its scales
-            have learned nothing.
+        TypeError: `rows` were not returned by `mindspore_rec.data.read`.
+        ValueError: the rows were read without a schema, the schema has no such table, or the
+            schema's scales have not been fitted.
 
     Example:
         >>> import pandas as pd
@@ -98,7 +99,7 @@ class SchemaLog(KeyLog):
 def _by_rows(
     keys: np.ndarray, counts: np.ndarray, others: np.ndarray, other_counts: np.ndarray
 ) -> np.ndarray:
-    """Return the keys of rows and further keys of the same rows, row by row.
+    """Return, row by row, the keys of rows and further keys of the same rows.
 
     Example:
         >>> keys, others = np.array([1, 2, 3]), np.array([7, 8])

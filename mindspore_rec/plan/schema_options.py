@@ -20,12 +20,12 @@ from mindspore_rec.plan.schema_log import SchemaLog
 
 __all__ = ["add_schema_options", "check_schema_options", "rows_of_schema", "schema_logs"]
 
-# Options that a schema replaces.
+# Options that must not be combined with a schema.
 _REPLACED = ("keys", "table", "time", "format", "header")
 
 
 def add_schema_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a schema; an option that the user leaves out is None."""
+    """Add the options for a schema; an option that the user leaves out is None."""
     add = parser.add_argument_group("with a schema").add_argument
     add(
         "--schema",
@@ -43,7 +43,7 @@ def add_schema_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_schema_options(options: argparse.Namespace) -> None:
-    """Raise ValueError if options contradict a schema, or need one."""
+    """Raise ValueError if options contradict a schema, or need a schema that is missing."""
     if options.schema is None:
         if options.schema_table is not None:
             raise ValueError("--schema-table needs --schema")
@@ -56,7 +56,7 @@ def check_schema_options(options: argparse.Namespace) -> None:
 
 
 def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
-    """Return the rows that the YAML file of a command names, read with its schema.
+    """Return the rows of the source in a command's YAML file, read with the file's schema.
 
     Args:
         path: the YAML file.
@@ -86,7 +86,7 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
 
 
 def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaLog]]:
-    """Return the logs of tables of the rows' schema.
+    """Return the logs of the tables in the rows' schema.
 
     Args:
         rows: the rows.
@@ -106,7 +106,7 @@ def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaL
 
 
 def _source(path: Path, source: Any) -> list[str]:
-    """Return the paths of a YAML file's source, as seen from the present directory."""
+    """Return the paths of a YAML file's source, relative to the current directory."""
     paths = [source] if isinstance(source, str) else source
     if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
         raise ValueError("the source is no file: name the files of a log")

@@ -26,9 +26,9 @@ _MAX_COUNT = (1 << 30) - 1
 class Choices:
     """The choices to simulate.
 
-    Each admission threshold is simulated without eviction, and with each of the idle limits. Every
-    capacity is simulated with each order and each threshold of `capacity_admission`, without
-    eviction by age.
+    Each admission threshold is simulated without eviction, and once with each idle limit. Each
+    capacity is simulated with each order of eviction and each threshold in `capacity_admission`,
+    without eviction by age.
 
     Args:
         admission: admission thresholds (occurrences until a key is admitted), each in [1, 2^30 -
@@ -80,7 +80,7 @@ class Choices:
 
 @dataclass
 class Plan:
-    """Figures of a log, and the outcome of each choice on it.
+    """Figures of a log, and the outcome of each choice on this log.
 
     Args:
         samples: rows of the log.
@@ -89,7 +89,7 @@ class Plan:
         keys: distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one a choice.
-        curves: hit rate over memory, for each kind of choice.
+        curves: hit rate against memory, for each kind of choice.
     """
 
     samples: int = 0
@@ -108,10 +108,10 @@ def simulate(
     batch_size: int,
     progress: bool = False,
 ) -> Plan:
-    """Simulate rows, counters and evictions of a table for each choice; values are not simulated.
+    """Simulate a table's rows, counters and evictions, but not its values, for each choice.
 
     The simulation's memory grows with the number of distinct keys, not with the log's length. If a
-    capacity is a share, another pass over the log counts the distinct keys first.
+    capacity is a share, an additional first pass over the log counts the distinct keys.
 
     Args:
         log: the log of keys, in the order of training.

@@ -21,8 +21,8 @@ __all__ = [
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
-# Bytes of a row's digest in host memory if RecCheckpoint keeps digests. With eviction by age, a row
-# has two digests.
+# Bytes of a row's digest in host memory if RecCheckpoint keeps digests. If rows are evicted by age,
+# a row has two digests.
 DIGEST_BYTES = _COUNTER.digest
 SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory per row, at most
 

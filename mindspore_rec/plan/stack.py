@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
-If an LRU table of C rows admits every key at its first occurrence, then after each batch the table
-has the C most recently used keys. The stack distance of a lookup is the number of other keys that
-were used between the previous use of the lookup's key and the start of the batch. See Mattson,
-Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal
-9(2), 1970. A lookup finds its row in a table of C rows if and only if the stack distance is less
-than C. The stack distances are counted by a Fenwick tree over the times of last use (Fenwick, "A
-new data structure for cumulative frequency tables", 1994).
+After each batch, an LRU table of C rows that admits every key at once contains the C most recently
+used keys. The stack distance of a lookup is the number of other keys that were used between the
+previous use of the lookup's key and the start of the batch. See Mattson, Gecsei, Slutz and Traiger,
+"Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970. A lookup finds its
+row in a table of C rows if and only if the stack distance is less than C. The stack distances are
+counted by a Fenwick tree over the times of last use (Fenwick, "A new data structure for cumulative
+frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StackDistances"]
 
 
 class StackDistances:
-    """Hit rate, rows and evictions of LRU tables of any capacity with admission threshold 1.
+    """Hit rate, rows and evictions of LRU tables of any capacity, with admission threshold 1.
 
     Args:
         row_bytes: bytes of a row.
@@ -76,7 +76,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` at each stack distance d; tables of over d rows hit them."""
+        """Number of lookups at each stack distance d, which are hits in tables of over d rows."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
@@ -131,7 +131,7 @@ class StackDistances:
             at = at + (at & -at)
 
     def _compact(self, room: int) -> None:
-        """Renumber the places without gaps, and make room for half as many new places."""
+        """Renumber the places without gaps, and increase the room for places by half."""
         codes = self._owner[self._owner >= 0]
         size = room + room // 2 + 1024
         self._owner = np.full(size, -1, np.int64)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate tiers with LRU or LFU demotion: compute each key's tier, and the rows that move.
+"""Simulate tiers with LRU or LFU demotion: compute each key's tier and the rows that move.
 
 During the training step of a batch, the rows of the batch are in the first tier. After the batch,
-each tier in turn demotes the rows beyond the tier's capacity to the next tier. Rows of the lowest
-rank are demoted first. The last tier has no limit. A row keeps its count when the row moves, so LFU
-uses counts over the whole log.
+the tiers demote rows one after another. Each tier demotes the rows beyond its capacity to the next
+tier. Rows of the lowest rank are demoted first. The last tier has no limit. A row keeps its count
+when the row moves, so LFU uses counts over the whole log.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _EVERY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class TierCounts:
-    """Sums over the batches since `start_counting`, one per tier from the top tier down.
+    """Sums over the batches since `start_counting`: one sum per tier, the top tier first.
 
     Args:
-        found: count, summed over the batches, of the distinct keys whose row was already in the
-            tier when the batch began.
+        found: for each batch, the number of distinct keys whose row was already in the tier when
+            the batch began; summed over the batches.
         written: rows demoted to the tier; 0 for the first tier.
         rows: number of rows that are in the tier after the last batch.
-        new: count, summed over the batches, of the distinct keys that had no row when the batch
-            began.
+        new: for each batch, the number of distinct keys that had no row when the batch began;
+            summed over the batches.
     """
 
     found: list[int]
@@ -94,7 +94,7 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Tiers that demote the row with the fewest lookups first; on a tie, the least recently used.
+    """Tiers that demote the least often used row first (on a tie, the least recently used row).
 
     Args:
         capacities: rows of each tier except the last tier, which has no limit.
@@ -107,8 +107,8 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Candidates for demotion from each tier: all other rows of the tier have a rank above the
-        # limit.
+        # Candidates for demotion from each tier; the rank of every other row in the tier is above
+        # the limit.
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()

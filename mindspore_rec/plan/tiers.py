@@ -19,12 +19,14 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """The tiers of a table from the top tier down, as in `CacheConfig`.
+    """The tiers of a table, as in `CacheConfig`.
 
     Args:
-        host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: rows or share for the remote tier; None: no limit. If `lower` is ('remote', 'ssd'),
-            the limit is required. For all other values of `lower`, the limit must be None.
+        host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
+            keys (float in (0, 1]).
+        remote: limit of the remote tier, in rows or as a share; None: no limit. If `lower` is
+            ('remote', 'ssd'), the limit is required. For all other values of `lower`, the limit
+            must be None.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -85,14 +87,14 @@ class TierUse:
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
-        rows: rows in the tier at the end.
+        rows: number of rows in the tier at the end of the log.
         served: share of a step's distinct keys whose rows were already in the tier when the step
             began.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
-        memory_bytes: bytes of host memory for the tier: bytes of the tier's rows, or of an SSD
-            tier's index.
+        memory_bytes: bytes of host memory that the tier needs, for its rows or for the index of an
+            SSD tier.
     """
 
     name: str
@@ -124,7 +126,7 @@ class TierOutcome:
 
 @dataclass
 class TierPlan:
-    """Figures of a log, and the outcome of each choice of tiers on it.
+    """Figures of a log, and the outcome of each choice of tiers on this log.
 
     Args:
         samples: rows of the log.
@@ -160,7 +162,7 @@ def plan_tiers(
     warm_up: int = 0,
     progress: bool = False,
 ) -> TierPlan:
-    """Simulate which tier has the row of each key, and how many rows move between tiers.
+    """Simulate in which tier the row of each key is, and how many rows move between tiers.
 
     Args:
         log: the keys, in the order of training.
@@ -168,8 +170,8 @@ def plan_tiers(
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
-        warm_up: number of steps at the log's start that only fill the tiers; the figures leave out
-            these steps.
+        warm_up: number of steps at the log's start that only fill the tiers and are left out of the
+            figures.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:

@@ -18,19 +18,19 @@ __all__ = ["WorkerLoads", "count_loads"]
 class WorkerLoads:
     """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
-    In a step, each worker trains on one batch of the log. If the log's last samples do not fill a
-    step, the figures leave out these samples. If the log is shorter than one step, the figures are
-    expectations for one step whose batches resemble the log's batches.
+    In a step, each worker trains on one batch of the log. If the last samples of the log do not
+    fill a step, these samples are left out of the figures. If the log is shorter than one step, the
+    figures are expectations for one step whose batches resemble the log's batches.
 
     Args:
         workers: number of workers, N.
-        rows: int64 `[N]`, distinct keys of the log that each worker owns.
-        lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
-            owns.
+        rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
+        lookups: int64 `[steps, N]`, for each worker, the number of all workers' lookups of the keys
+            that this worker owns.
         received: int64 `[steps, N]`, number of keys that each worker receives as their owner. Every
             worker sends each of its distinct keys once.
-        updated: int64 `[steps, N]`, for each worker, how many of the global batch's distinct keys
-            it owns. The worker updates the rows of these keys.
+        updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker
+            owns. A worker updates the rows of the keys that it owns.
         sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
         expected: True if the log is shorter than one step; the figures are then expectations,
             float64.

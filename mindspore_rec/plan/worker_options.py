@@ -107,11 +107,11 @@ def check_no_worker_options(options: argparse.Namespace) -> None:
 def worker_plan(
     options: argparse.Namespace, log: KeyLog | Sequence[tuple[TableGroup, SchemaLog]] | None
 ) -> WorkerPlan:
-    """Return the plan for the options; with `--placements`, also write the placements to a file.
+    """Return the plan for the options. With `--placements`, also write a file of placements.
 
     Args:
         options: of the command.
-        log: the log of `--keys`, or tables of `--schema` with their logs, or None.
+        log: the log for `--keys`, or the tables and logs for `--schema`, or None.
 
     Raises:
         ValueError: an option is out of range, or two options exclude each other.

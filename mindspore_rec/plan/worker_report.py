@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a worker plan as text: a line per table and number of workers, then a line per step."""
+"""Format a worker plan as text: lines for tables at each number of workers, then for steps."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table on N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
+    """One table on N workers. An imbalance of 1.0 means equal shares.
 
     Figures per step are means over the steps, per worker.
 
@@ -46,13 +46,14 @@ class TableOnWorkers:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
         owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
-        most_rows: greatest number of rows on any worker.
+        most_rows: number of rows on the worker with the most rows.
         row_imbalance: of rows.
-        lookup_imbalance: imbalance of lookups over the owners of the keys; every occurrence counts.
+        lookup_imbalance: imbalance of the owners' lookups; every occurrence of a key counts as a
+            lookup.
         key_imbalance: imbalance of the keys that owners receive; every worker sends its distinct
             keys once.
         sent_keys: number of distinct keys in a worker's batch.
-        sent_bytes: bytes that a worker sends per step as keys, rows and gradients, including bytes
+        sent_bytes: bytes of keys, rows and gradients that a worker sends per step, including bytes
             to itself.
     """
 
@@ -73,9 +74,9 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: whole steps of the log, of N batches each.
-        expected: True if the log is shorter than one step. If True, the figures are expectations
-            for N batches in which each key is as likely as in the log's batches.
-        row_bytes: bytes of the rows of all tables, on the worker with the most bytes.
+        expected: True if the log is shorter than one step. In this case, the figures are
+            expectations for N batches in which each key is as likely as in the log's batches.
+        row_bytes: bytes of the rows of all tables on the worker with the most bytes of rows.
         tables: the tables by name.
         compute_seconds: seconds of a step's dense part, as passed to the plan.
         table_seconds: seconds of the busiest worker's lookups and updates.

@@ -103,8 +103,8 @@ def declared_models(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the names and directories of the models that a command line declares.
 
     Raises:
-        ValueError: the options declare no model, set an option of a single model several times, or
-            have a value that the running server could not use.
+        ValueError: the options declare no model, repeat an option of a single model, or have a
+            value that the running server could not use.
 
     Example:
         >>> parser = command_parser()
@@ -144,9 +144,10 @@ def _check_inputs(options: argparse.Namespace) -> None:
 
 
 def _check_features(name: str, apart: bool) -> None:
-    """Check that the function can be imported; with `apart`, a forked process does the import.
+    """Check that the function can be imported; if `apart`, a forked process imports it.
 
-    The import may start threads, as MindSpore does, and forked workers would lack these threads.
+    The import of a module such as MindSpore may start threads, and workers that are forked later
+    would lack these threads.
     """
     error = _in_child(lambda: _features_error(name)) if apart else _features_error(name)
     if error:

@@ -43,7 +43,7 @@ class _UsageError(Exception):
 
 @dataclass(frozen=True)
 class _Checked:
-    """Models, tiers and protection of a command line, after the checks."""
+    """Models, tiers and protection from the command line, after all checks."""
 
     models: list[tuple[str, str]]  # names and directories
     tiers: CacheConfig | None
@@ -119,7 +119,7 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer requests, here or in workers, until a signal arrives; return the exit code."""
+    """Answer requests, in this process or in workers, until a signal; return the exit code."""
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held
@@ -155,7 +155,7 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
 
 @contextlib.contextmanager
 def _counted_together() -> Iterator[None]:
-    """Let all processes share files of counts; call this before prometheus_client is imported."""
+    """Make all processes share files of counts; call before prometheus_client is imported."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return
@@ -189,10 +189,11 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
 
 
 def _work(shared: Shared, number: int, protection: Protection) -> int:
-    """Answer requests as one of several processes.
+    """Answer requests in one of several processes.
 
-    Before there is a state, only the first process listens, and it tells clients that there is no
-    state. After the first answer, no process may tell clients that there is no state.
+    Before there is a state, only the first process listens; this process tells clients that there
+    is no state. After the first answer with a state, no process may tell clients that there is no
+    state.
     """
     options = shared.options
     early = number == 0 and not shared.answers
@@ -231,7 +232,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import the modules that all processes need; leave out ONNX Runtime: a fork loses its threads.
+    """Import the modules that all processes need, but not ONNX Runtime: a fork loses its threads.
 
     Forked processes share the memory of the imported modules, and start faster than new processes.
     """
@@ -261,9 +262,9 @@ def _answer(
         listener: the listening socket.
         makers: names of the models, and functions that make their predictors.
         protection: what requests pass.
-        answers: function to call when all models can answer.
+        answers: function that is called when all models can answer.
         early: whether to listen before the models can answer.
-        says: line to print when the server listens. Default: none.
+        says: line that is printed when the server listens. Default: none.
     """
     from mindspore_rec.serve.server.http import Front
 

@@ -13,11 +13,11 @@ __all__ = ["QuantizedRows"]
 
 
 class QuantizedRows:
-    """Rows of int8 or int4, for many reads and few changes.
+    """Rows of int8 or int4, for tables that are often read and rarely changed.
 
-    Any thread may call. Several lookups may run in parallel, but a change runs alone. Therefore, no
-    lookup returns a half-changed state. For a key without a row, or an id outside the vocabulary, a
-    lookup returns `unknown`.
+    Any thread may call. Several lookups may run in parallel, but during a change, no other call
+    runs. Therefore, no lookup returns a half-changed state. For a key without a row, or an id
+    outside the vocabulary, a lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
@@ -53,7 +53,7 @@ class QuantizedRows:
         self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set rows; if a key occurs twice, its last row counts.
+        """Set rows; if a key occurs twice, its last row is kept.
 
         Args:
             keys: int32 or int64 `[n]`.
@@ -62,11 +62,11 @@ class QuantizedRows:
         self._rows.upsert(keys, values)
 
     def erase(self, keys: np.ndarray) -> int:
-        """Remove the rows of keys, int32 or int64 `[n]`; return the number of removed rows."""
+        """Remove the rows of keys, int32 or int64 `[n]`, and return the number of removed rows."""
         return self._rows.erase(keys)
 
     def clear(self) -> None:
-        """Remove all rows. If the table has a vocabulary, set its rows to zeros instead."""
+        """Remove all rows. If the table has a vocabulary, set the rows to zeros instead."""
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
@@ -84,14 +84,15 @@ class QuantizedRows:
 
         Args:
             ids: int32 or int64 `[n]`.
-            offsets: int32 or int64 `[bags]`: bag b has the ids at positions `offsets[b]` to
-                `offsets[b + 1] - 1`; the last bag has all remaining ids.
+            offsets: int32 or int64 `[bags]`. Bag b consists of the ids at positions `offsets[b]` to
+                `offsets[b + 1] - 1`; the last bag consists of all remaining ids.
             combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
                 'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:
-            ValueError: offsets do not ascend from 0 to at most n, or shapes do not fit.
+            ValueError: offsets do not ascend from 0 to at most n, or the arrays' shapes do not
+                match.
         """
         return self._rows.pool(ids, offsets, combiner, weights)
 
@@ -100,5 +101,5 @@ class QuantizedRows:
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, `row_bytes` and `index_bytes`; the bytes include spare room in memory."""
+        """Return `rows`, `row_bytes` and `index_bytes`; the bytes include room for growth."""
         return self._rows.stats()

@@ -3,6 +3,7 @@
 
     bash build.sh arm                     # all parts: hours of an emulator's time
     bash build.sh arm -- --part digests   # one part
+    bash build.sh arm -- --part pytest --tests tests/optim/test_optim_rules.py
 
 The parts:
 
@@ -11,6 +12,7 @@ The parts:
 * `golden`: checkpoints that an x86-64 machine wrote are read on Arm, bit for bit.
 * `written`: a checkpoint that Arm wrote is read here, with the same digests.
 * `cpp`: the C++ tests, linked with the objects of the wheel.
+* `doctor`: `mindspore-rec doctor` finds that the library can be used, and prints its lines.
 * `pytest`: the test files in `FILES`, less the tests that start other programs.
 
 docs/wheels.md says which parts have been run to their end.
@@ -28,8 +30,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tests.arm.system import ROOT, ArmSystem
 
@@ -47,8 +51,19 @@ FILES = (
     "tests/checkpoint/test_checkpoint_precision.py",
     "tests/checkpoint/test_checkpoint_tiers.py",
 )
+FILE_SECONDS = 3600.0  # of one test file under the emulator
 # C++ tests that need system calls that qemu does not have, or that start another program.
 CPP_LEFT_OUT = "*Uring*:TableBits.SameForEveryInstructionSet"
+
+
+class System(Protocol):
+    """A system in a folder of this machine, with Python and the wheel."""
+
+    folder: Path
+
+    def python(self, *arguments: str | Path, path: str = "", **variables: str) -> list[str]:
+        """Return the command line of a Python program of the system."""
+        ...
 
 
 def run(command: list[str], cwd: Path = ROOT, **variables: str) -> str:
@@ -61,26 +76,27 @@ def run(command: list[str], cwd: Path = ROOT, **variables: str) -> str:
     return done.stdout
 
 
-def digests(arm: ArmSystem) -> str:
-    """Compare `tests.arm.digests` on Arm with here."""
-    program = ("-W", "ignore", "-m", "tests.arm.digests")
-    on_arm = json.loads(run(arm.python(*program, path=str(ROOT))))
+def digests(system: System) -> str:
+    """Compare `tests.arm.digests` in the system with here."""
+    # As a file, it imports the installed wheel and not the tree.
+    program = ("-W", "ignore", str(ROOT / "tests/arm/digests.py"))
+    there = json.loads(run(system.python(*program)))
     here = json.loads(run([sys.executable, *program], GLOG_v="3"))
     differing = [
-        name for name, value in here["digests"].items() if on_arm["digests"].get(name) != value
+        name for name, value in here["digests"].items() if there["digests"].get(name) != value
     ]
-    if differing or on_arm["digests"].keys() != here["digests"].keys():
-        sys.exit(f"digests differ between {here['about']} and {on_arm['about']}: {differing}")
-    return f"{len(here['digests'])} digests are equal: {here['about']} and {on_arm['about']}"
+    if differing or there["digests"].keys() != here["digests"].keys():
+        sys.exit(f"digests differ between {here['about']} and {there['about']}: {differing}")
+    return f"{len(here['digests'])} digests are equal: {here['about']} and {there['about']}"
 
 
-def readme(arm: ArmSystem) -> str:
+def readme(system: System) -> str:
     """Run the README's example in an empty folder, with the installed wheel alone."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
-    folder = empty(arm.folder / "example")
+    folder = empty(system.folder / "example")
     (folder / "example.py").write_text(code, encoding="utf-8")
-    printed = run(arm.python("-W", "ignore", "example.py"), cwd=folder)
+    printed = run(system.python("-W", "ignore", "example.py"), cwd=folder)
     found = re.search(r"'auc': ([0-9.]+)", printed)
     if found is None or float(found[1]) < 0.95:
         sys.exit(printed)
@@ -89,7 +105,7 @@ def readme(arm: ArmSystem) -> str:
 
 def golden(arm: ArmSystem) -> str:
     """Read the golden files on Arm."""
-    return pytest(arm, ["tests/golden/test_golden_checkpoints.py"])
+    return pytest(arm, ("tests/golden/test_golden_checkpoints.py",))
 
 
 def written(arm: ArmSystem) -> str:
@@ -130,11 +146,73 @@ def cpp(arm: ArmSystem) -> str:
     return f"{passed and passed[1]} C++ tests passed in {time.monotonic() - started:.0f} s"
 
 
-def pytest(arm: ArmSystem, files: list[str]) -> str:
-    """Run files with tests; a test that starts another program is skipped at that moment."""
+def doctor(system: System) -> str:
+    """Print what the doctor finds; return its last line, which must be good news."""
+    outside = empty(system.folder / "outside")
+    program = ("-W", "ignore", "-m", "mindspore_rec", "doctor", "--seconds", "900")
+    printed = run(system.python(*program), cwd=outside)
+    *lines, last = printed.strip().splitlines()
+    print(*lines, sep="\n", flush=True)
+    if last != "mindspore_rec can be used here":
+        sys.exit(last)
+    return last
+
+
+def pytest(arm: ArmSystem, files: Sequence[str]) -> str:
+    """Run each test file by itself; a test that starts another program is skipped at that moment.
+
+    A line is printed for each file. All files are run, also after a failure.
+    """
     options = ("-q", "-p", "no:cacheprovider", "-p", "tests.arm.no_processes", "--no-header")
-    command = arm.python("-W", "ignore", "-m", "pytest", *options, *files, path=str(ROOT))
-    return run(command).strip().splitlines()[-1]
+    total: Counter[str] = Counter()
+    for file in test_files(files):
+        command = arm.python("-W", "ignore", "-m", "pytest", *options, file, path=str(ROOT))
+        started = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=FILE_SECONDS
+            )
+            found = outcomes(done.stdout)
+            if done.returncode not in (0, 5) and not found["failed"]:  # 5: no test was chosen
+                found["failed"] = 1
+            if found["failed"]:
+                print(done.stdout[-3000:], done.stderr[-1000:], sep="\n", flush=True)
+        except subprocess.TimeoutExpired:
+            found = Counter({"files over the time limit": 1})
+        seconds = time.monotonic() - started
+        print(f"  {file}: {in_words(found)} ({seconds:.0f} s)", flush=True)
+        total += found
+    if total["failed"] or total["files over the time limit"]:
+        sys.exit(in_words(total))
+    return in_words(total)
+
+
+def test_files(chosen: Sequence[str]) -> list[str]:
+    """Return the test files among paths and in folders, relative to the tree."""
+    found = []
+    for each in chosen:
+        path = ROOT / each
+        found += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+    return [str(each.relative_to(ROOT)) for each in found]
+
+
+def outcomes(printed: str) -> Counter[str]:
+    """Return the numbers in pytest's last line, by outcome; an error counts as a failure.
+
+    Example:
+        >>> outcomes("3 passed, 1 skipped, 1 error in 2.50s")
+        Counter({'passed': 3, 'skipped': 1, 'failed': 1})
+    """
+    last = (printed.strip().splitlines() or [""])[-1]
+    found: Counter[str] = Counter()
+    for count, outcome in re.findall(r"(\d+) (passed|failed|skipped|error)", last):
+        found["failed" if outcome == "error" else outcome] += int(count)
+    return found
+
+
+def in_words(found: Counter[str]) -> str:
+    """Return counts as text, such as "3 passed, 1 skipped"."""
+    return ", ".join(f"{count} {name}" for name, count in found.items() if count) or "no test"
 
 
 def last_line(printed: str) -> dict[str, str]:
@@ -156,7 +234,8 @@ PARTS: dict[str, Callable[[ArmSystem], str]] = {
     "written": written,
     "golden": golden,
     "cpp": cpp,
-    "pytest": lambda arm: pytest(arm, list(FILES)),
+    "doctor": doctor,
+    "pytest": lambda arm: pytest(arm, FILES),
 }
 
 
@@ -164,6 +243,7 @@ def main() -> None:
     """Run the parts that the command line names, or all."""
     parser = argparse.ArgumentParser(description="Run the wheel for Arm under qemu.")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--tests", action="append", help="files of `pytest`; default: FILES")
     parser.add_argument("--wheel", type=Path, help="default: that in output/wheels")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "arm")
     chosen = parser.parse_args()
@@ -173,7 +253,10 @@ def main() -> None:
     arm = ArmSystem(chosen.folder, chosen.wheel or wheels[-1])
     for name in chosen.part or PARTS:
         started = time.monotonic()
-        said = PARTS[name](arm)
+        if name == "pytest" and chosen.tests:
+            said = pytest(arm, chosen.tests)
+        else:
+            said = PARTS[name](arm)
         print(f"{name}: {said} ({time.monotonic() - started:.0f} s)", flush=True)
 
 

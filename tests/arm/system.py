@@ -2,8 +2,9 @@
 """A small Arm system on this machine: Debian's Python 3.11 with the wheel, run by qemu's emulator.
 
 The system is a folder. Nothing is installed on this machine, and no kernel module is needed, since
-each program is started with the emulator's name before its own. So a program in the system cannot
-start other programs of the system.
+each program is started with the emulator's name before its own. A program in the system can start
+Python again by `sys.executable`, which is a script of this machine that starts the emulator. It
+cannot start other programs of the system, such as mpirun.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class ArmSystem:
         self.folder = folder.resolve()
         self.root = self.folder / "root"
         self.site = self.folder / "site"
+        self.programs = self.folder / "programs"
+        self._write_programs()
         self._once("root", f"{PACKAGES} {DEBIAN}", self._make_root)
         self._once("site", f"{TEST_PACKAGES} {_digest(wheel)}", lambda: self._install(wheel))
 
@@ -61,6 +64,17 @@ class ArmSystem:
             self.folder.mkdir(parents=True, exist_ok=True)
             make()
             stamp.write_text(what)
+
+    def _write_programs(self) -> None:
+        """Write the script that starts Python, and what makes Python take it for itself."""
+        self.programs.mkdir(parents=True, exist_ok=True)
+        script = self.programs / "python"
+        interpreter = self.root / "usr/bin/python3.11"
+        emulator = f"qemu-aarch64-static -L '{self.root}' '{interpreter}'"
+        script.write_text(f'#!/bin/sh\nexec {emulator} "$@"\n')
+        script.chmod(0o755)
+        lines = ("import sys", f"sys.executable = sys._base_executable = {str(script)!r}", "")
+        (self.programs / "sitecustomize.py").write_text("\n".join(lines))
 
     def _make_root(self) -> None:
         folder = self.folder / "apt"
@@ -103,7 +117,7 @@ class ArmSystem:
             path: of Python, before the installed packages.
             variables: of the environment.
         """
-        paths = os.pathsep.join(each for each in (path, str(self.site)) if each)
+        paths = os.pathsep.join(filter(None, (path, str(self.site), str(self.programs))))
         program = self.root / "usr" / "bin" / "python3.11"
         return self.command(program, *arguments, PYTHONPATH=paths, **variables)
 

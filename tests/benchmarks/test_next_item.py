@@ -186,12 +186,32 @@ def test_each_target_is_in_one_batch(
     assert sorted(found) == sorted((events.item[a], events.item[b]) for a, b in known)
 
 
+def test_sampled_items_have_the_targets_and_each_item_once(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nets, "EVENTS", 8)
+    part = part_of(events, 250, 350, False, 10_000, 0)
+    settings = {"length": 5, "half_life": None}
+    rng = np.random.default_rng(0)
+    for number in (12, part.items):
+        for batch in nets.batches(part, False, {**settings, "sampled": number}, rng):
+            target, weight, _, some, rarity, own = batch[4:]
+            assert len(np.unique(some)) == len(some) == number
+            assert np.isin(target, some).all()
+            assert (rarity >= 1).all() and (own[weight == 0] == 1).all()
+            if number == part.items:  # the softmax over all items
+                assert (rarity == 1).all() and (own == 1).all()
+    together = nets.batches(part, True, {**settings, "sampled": 12}, rng)
+    with pytest.raises(ValueError, match="need the softmax over all items"):
+        next(together)
+
+
 @pytest.mark.parametrize("kind", ["HSTU", *nightly("SASRec")])
 def test_a_network_learns_a_chain(kind: str) -> None:
     user, place = np.divmod(np.arange(900), 9)
     events = Events(user, (user + place) % 12, np.arange(900))
     part = part_of(events, 720, 900, False, 1000, 0)
-    settings = {**nets.GRIDS["movielens"][0], "dim": 8, "dropout": 0.0, "epochs": 40}
+    settings = {**nets.GRIDS["movielens"][0], "dim": 8, "dropout": 0.1, "epochs": 40}
     settings["sampled"] = None
     net = nets.trained(kind, part, False, settings, 0)
     ranks = baselines.ranks_of(part, nets.net_scores(net, part, 50))

@@ -516,6 +516,20 @@ def test_processors(
     assert line.state == state and (line.remedy != "") == (state != "ok")
 
 
+def test_an_emulator_that_shows_the_file_of_another_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpuinfo = "model name\t: AMD EPYC\nflags\t\t: sse4_2 avx2\n"
+    monkeypatch.setattr(machine, "_ROOT", put(tmp_path, {"proc/cpuinfo": cpuinfo}))
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    line = machine.processor(Asked())
+    assert machine.cpu_flags() == [] and line.state == "ok" and line.remedy == ""
+    assert line.meaning == (
+        "aarch64 under an emulator, since /proc/cpuinfo tells of AMD EPYC; the core uses NEON and "
+        "no wider set"
+    )
+
+
 # ---- probes that do not answer
 
 
@@ -542,8 +556,22 @@ def test_a_probe_that_hangs_is_ended_with_its_children(
     outcome = ask(capsys, "cores,redis,broker")
     assert time.monotonic() - began < 30
     assert outcome.states == {"cores": "ok", "redis": "broken", "broker": "off"}
-    assert "no answer within 1 s. Run this doctor with --only redis" in outcome.texts["redis"]
+    assert outcome.texts["redis"] == (
+        "no answer within 1 s. If this machine is busy or slow, run this doctor with --only redis "
+        "--seconds 5."
+    )
     assert ends(int(child.read_text()))
+
+
+def test_a_slow_machine_gets_more_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, begin
+) -> None:
+    begin("import sys, time\nif 'cores' in sys.argv: time.sleep(1.5)\n")
+    shorter(monkeypatch, "cores")
+    assert ask(capsys, "cores").states == {"cores": "broken"}
+    assert ask(capsys, "cores", "--seconds", "60").states == {"cores": "ok"}
+    assert PROBES["mpi"].limit(Asked(seconds=1.0)) == PROBES["mpi"].seconds
+    assert PROBES["mpi"].limit(Asked(seconds=1e30)) == 86_400
 
 
 def test_a_probe_that_crashes(capsys: pytest.CaptureFixture[str], begin) -> None:

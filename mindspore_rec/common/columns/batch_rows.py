@@ -17,7 +17,7 @@ __all__ = ["BatchRows", "flat_values"]
 
 
 class BatchRows:
-    """Columns of a batch. A column is converted to Arrow once, when a method first returns it.
+    """Columns of a batch. Each column is converted to Arrow once, at the first use of the column.
 
     Args:
         rows: an Arrow RecordBatch or Table, a DataFrame, or a dict, tuple or list of arrays or
@@ -31,7 +31,7 @@ class BatchRows:
             on.
         by_place: True if features refer to columns by place, False if by name, None if both are
             legal.
-        keys: keys of the columns, which the outputs of a pipeline share.
+        keys: the `SharedKeys` of the batch, which all outputs of a pipeline use.
 
     Raises:
         TypeError: `rows` is of an unsupported type.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of categories, converted to one type so that a value has one key in every file."""
+"""Convert the values of categories to one type, so that a value has one key in every file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
 
     Args:
         values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of them.
-        kind: 'text' or 'whole'. Texts that are no whole number become missing, and False and True
+        kind: 'text' or 'whole'. Texts that are not whole numbers become missing, and False and True
             become 0 and 1. None and 'key' leave the values unchanged.
 
     Example:
@@ -57,9 +57,9 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array:
-    """Return texts as int64; a text that is no whole number of int64 becomes missing.
+    """Return texts as int64; a text that is not a whole number in int64's range becomes missing.
 
-    The words false and true are 0 and 1.
+    The words false and true become 0 and 1.
 
     Example:
         >>> whole_numbers(pa.array(["-7.0", "9223372036854775807", "9" * 19])).to_pylist()
@@ -86,7 +86,7 @@ def _without_words(texts: pa.Array) -> pa.Array:
 
 
 def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | None:
-    """Return 'text' or 'whole', the type of categories; None if the type tells neither.
+    """Return 'text' or 'whole', the type of categories; None if the Arrow type decides neither.
 
     Args:
         kind: Arrow type of the column, or of its lists.

@@ -24,8 +24,8 @@ _MOST_PARTS = 4
 class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
-    The key follows from the keys of the parts and from the parts' order. A missing value has a key
-    of its own in each part, so it is a value like any other.
+    The key depends only on the keys of the parts and on the parts' order. A missing value has a
+    separate key in each part, and is combined like any other value.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.
@@ -72,14 +72,14 @@ class Cross(JointFeature):
         return words.view(np.int64)
 
     def fit(self, values: pa.StructArray) -> Cross:
-        """Let the parts learn from all values at once."""
+        """Let the parts learn from all values in one call."""
         for part in self.parts:
             if part.state_dict() is not None:
                 part.fit(field_of(values, part.column))
         return self
 
     def state_dict(self) -> Any:
-        """Return the learned state of each part; None if no part learns."""
+        """Return the learned states of the parts; None if no part learns."""
         states = [part.state_dict() for part in self.parts]
         return None if all(each is None for each in states) else states
 
@@ -87,7 +87,7 @@ class Cross(JointFeature):
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: `state` belongs to other parts.
+            TypeError, ValueError, KeyError: `state` belongs to a `Cross` with other parts.
         """
         states = [None] * len(self.parts) if state is None else state
         if not isinstance(states, (list, tuple)) or len(states) != len(self.parts):

@@ -32,7 +32,7 @@ class ColumnsAmong(NamedTuple):
 
 
 class _Pipeline(Protocol):
-    """The part of FeaturePipeline's interface that this module needs."""
+    """The methods and properties of FeaturePipeline that this module needs."""
 
     column_names: list[str]
 
@@ -62,9 +62,9 @@ def map_dataset(
         dataset: `mindspore.dataset.Dataset` of whole batches.
         learn: True to let the pipeline's statistics learn from the batches. If the pipeline has
             statistics and `learn` is True, one thread processes the batches in order.
-        with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
+        with_time: True if the Dataset also returns the event time, int64 ``[1]``, after the arrays.
             The event time's column has the name of the timestamp feature.
-        training: whether a network trains on the batches. Default: False.
+        training: True if a network trains on the batches. Default: False.
 
     Raises:
         ValueError: a column is missing, or a kept column has the name of an array.

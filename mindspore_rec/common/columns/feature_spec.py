@@ -63,7 +63,7 @@ class FeatureSpec:
             is off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
             evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
-        is_timestamp: whether the column is the time of the events, in seconds since 1970. A
+        is_timestamp: True if the column is the time of the events, in seconds since 1970. A
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.
         faae_coefficient: weight of one occurrence of a key of this feature, in the counts for

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories: lists of any length per row, kept as the values of all lists and their offsets."""
+"""Histories: lists of any length per row, stored as the values of all lists and the offsets."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def offsets_name(column: str) -> str:
 
 
 def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
-    """Return for the place of each history's offsets the places of its values, in front of them.
+    """Map the index of each history's offsets to the indexes of the values before the offsets.
 
     Args:
-        names: names of a batch's arrays, as a schema orders them; None for arrays without names.
+        names: names of a batch's arrays, in the order of a schema; None for arrays without names.
 
     Example:
         >>> ragged_places(["ids", "seen.values", "at.values", "seen.offsets", "label"])
@@ -82,7 +82,7 @@ class HistoryValues(Feature):
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
         values: None, 'text', 'whole' or 'key' for keys, as for `Category`; 'float32' for numbers,
-            in which a missing one is 0; or 'int64' for whole numbers, timestamps or dates, which
+            in which a missing number is 0; or 'int64' for whole numbers, timestamps or dates, which
             become whole seconds since 1970. Default: None.
         field: text that salts the hash of keys. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
@@ -124,7 +124,7 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # A reader takes a column of texts for numbers if no row has several values.
+            # A reader infers numbers for a column of texts if each row has only one value.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)
@@ -147,7 +147,10 @@ class HistoryValues(Feature):
         return keys_of(self.field, as_categories(values, self.values), where)
 
     def _numbers(self, values: pa.Array) -> pa.Array:
-        """Return numbers, also of texts; missing values and missing texts are missing."""
+        """Return numbers, parsed from texts if needed.
+
+        Missing values and texts such as 'n/a' become missing.
+        """
         values = decoded(values)
         if not is_text(values.type):
             return values
@@ -173,7 +176,7 @@ class HistoryValues(Feature):
 def whole_values(column: str | int, values: pa.Array) -> pa.Array:
     """Return whole numbers, or times as whole seconds since 1970, as int64.
 
-    Values that are no whole number become missing.
+    Values that are not whole numbers become missing.
 
     Raises:
         ValueError: the values are of a type that has no whole numbers.
@@ -203,9 +206,10 @@ class History:
     """Columns of lists that describe the same events, as an output of a `FeaturePipeline`.
 
     Args:
-        members: one transform per column; the first has the history's own column.
+        members: one transform per column; the first transform reads the column that names the
+            history.
         length: greatest number of events per row that are kept, 1 to 65536.
-        keep: 'last' or 'first', the end of a longer list that is kept.
+        keep: 'last' or 'first': the events that are kept of a longer list.
     """
 
     members: Sequence[HistoryValues]
@@ -220,15 +224,15 @@ class History:
 def kept_values(
     offsets: np.ndarray, length: int, keep: str
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the offsets of shortened lists, and which values are kept.
+    """Return the offsets of shortened lists, and the indexes of the kept values.
 
     Args:
         offsets: int64 ``[B + 1]``, offsets of the lists.
         length: greatest length of a list.
         keep: 'last' or 'first'.
 
-    Returns:
-        The new offsets, and the places of the kept values, int64 ``[N]``; None if all are kept.
+    Returns: The new offsets, and the indexes of the kept values, int64 ``[N]``; None if all are
+        kept.
 
     Example:
         >>> [each.tolist() for each in kept_values(np.array([0, 3, 4]), 2, "last")]
@@ -249,14 +253,14 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
         offsets: whole numbers ``[B + 1]``: list i has the values from ``offsets[i]`` to
-            ``offsets[i + 1] - 1``. The first offset is 0, the last is N.
+            ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
         Arrow array of B lists, which shares the memory of int64 offsets and of numbers.
 
     Raises:
-        TypeError: offsets are no whole numbers, or values are of a type that Arrow lacks.
-        ValueError: offsets do not begin with 0, do not end with N, or fall.
+        TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.
+        ValueError: offsets do not begin with 0, do not end with N, or decrease.
 
     Example:
         >>> from mindspore_rec.feature import ragged
@@ -282,7 +286,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
         values: number of values of all lists.
 
     Raises:
-        ValueError: offsets do not begin with 0, do not end with the number of values, or fall.
+        ValueError: offsets do not begin with 0, do not end with the number of values, or decrease.
     """
     if offsets.ndim != 1 or not len(offsets):
         raise ValueError(f"{where} must be [rows + 1], got shape {list(offsets.shape)}")

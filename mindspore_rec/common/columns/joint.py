@@ -24,7 +24,7 @@ class JointFeature(Feature):
     The methods take the columns as a struct array, whose fields have the columns' names.
 
     Args:
-        columns: names or places of the columns that `apply` reads. A column that is there several
+        columns: names or places of the columns that `apply` reads. A column that is listed several
             times is read once.
     """
 

@@ -33,8 +33,8 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. Default: None, the label
-            is 0 and 1.
+        positive: the value that becomes 1; every other value becomes 0. Default: None, the labels
+            are already 0 and 1.
 
     Raises:
         ValueError: a label is missing, or is neither 0 nor 1 and there is no `positive`.
@@ -64,7 +64,7 @@ class Label(Feature):
 
 
 def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Array:
-    """Return which labels are positive, as a bool array; labels that are illegal become missing.
+    """Return a bool array, True for positive labels; illegal labels become missing.
 
     Args:
         column: name or place of the column, for messages.
@@ -89,7 +89,7 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
 
 def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.ndarray:
-    """Return the keys of rows' groups, int64 ``[B]``. Rows without a group are one group.
+    """Return the keys of rows' groups, int64 ``[B]``. All rows without a group form one group.
 
     Args:
         column: name of the column.
@@ -110,7 +110,7 @@ def _as_numbers(column: str | int, values: pa.Array) -> pa.Array:
 
 
 class NumbersOfTexts(Feature):
-    """Read numbers that are written as texts, and transform them.
+    """Parse numbers that are written as texts, and transform the numbers.
 
     Args:
         transform: transform of numbers, with the name of the column.
@@ -133,11 +133,11 @@ class NumbersOfTexts(Feature):
         self.width = transform.width
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return the values of the transform; a text that is no number counts as missing."""
+        """Return the values of the transform; a text that is not a number counts as missing."""
         return self.transform.apply(numbers_of_texts(values, self.decimal), learn)
 
     def fit(self, values: Any) -> NumbersOfTexts:
-        """Let the transform learn from all numbers of the texts at once."""
+        """Let the transform learn from all numbers of the texts in one call."""
         self.transform.fit(numbers_of_texts(values, self.decimal))
         return self
 
@@ -154,7 +154,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 
 
 def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
-    """Return texts as float64; a text that is no number becomes missing. Numbers stay numbers.
+    """Return texts as float64; a text that is not a number becomes missing. Numbers stay numbers.
 
     Example:
         >>> numbers_of_texts(pa.array([" 1.5", "-2e3", "", "n/a"]), ".").to_pylist()
@@ -170,7 +170,7 @@ def numbers_of_texts(values: pa.Array, decimal: str) -> pa.Array:
 
 
 def numbers_and_legal(texts: pa.Array, decimal: str) -> tuple[pa.Array, pa.Array]:
-    """Return texts as float64, and which texts are numbers or mean a missing number, as bools.
+    """Return texts as float64, and bools: True if a text is a number or means a missing number.
 
     Example:
         >>> numbers, legal = numbers_and_legal(pa.array(["1.5", "n/a", "x", None]), ".")

@@ -27,11 +27,11 @@ class Categories(Feature):
 
     Args:
         column: lists of strings or integers. A missing list is empty.
-        length: number of keys of a row, 1 to 4096. Of a longer list, the first values are read; a
-            shorter list is filled up with `PADDING_KEY`. Default: 20.
+        length: number of keys of a row, 1 to 4096. Only the first `length` values of a longer list
+            are read; a shorter list is filled up with `PADDING_KEY`. Default: 20.
         field: text that salts the hash. Default: the column's name.
-        separator: text between the values, if the column is of texts such as 'a|b|c'. An empty
-            text is an empty list. Default: None, the column is of lists.
+        separator: text between the values, if the column consists of texts such as 'a|b|c'. An
+            empty text is an empty list. Default: None, the column consists of lists.
         values: 'text' or 'whole', as for `Category`. Default: None.
 
     Example:
@@ -77,7 +77,7 @@ class Categories(Feature):
         return keys
 
     def _lists(self, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        """Return where each row's values begin and end, int64 ``[B + 1]``, and all values."""
+        """Return the offsets of the rows' values, int64 ``[B + 1]``, and all values."""
         return values_of_lists(self.column, values, self.separator)
 
 
@@ -123,7 +123,7 @@ def values_of_lists(
         separator: text between the values in a column of texts. Default: None.
 
     Raises:
-        ValueError: the values are no lists, or lists of lists.
+        ValueError: the values are not lists, or are lists of lists.
 
     Example:
         >>> offsets, flat = values_of_lists("tags", pa.array(["a|b", None, "c"]), "|")
@@ -159,6 +159,6 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Return single values as texts: a reader takes a column such as '7' and '8|9' for texts only
+    """Return single values as texts. A reader infers texts for a column such as '7' and '8|9' only
     if one of the rows has several values."""
     return as_categories(values, "text")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that mean a missing value in a column of numbers that are written as texts."""
+"""Texts, such as 'n/a', that mean a missing number in a column of numbers written as texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING = pa.array(
 
 
 def are_missing_texts(texts: pa.Array) -> pa.Array:
-    """Return which texts mean a missing number, as bools; False for a missing text.
+    """Return bools: True if a text means a missing number, False for a missing text.
 
     Example:
         >>> are_missing_texts(pa.array(["7", " n/a", "?", "", None])).to_pylist()

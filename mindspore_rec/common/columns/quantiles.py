@@ -25,11 +25,11 @@ class QuantileScale(Number):
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by
     the nearer end of the range. So the result does not depend on the unit of the numbers or on a
     single outlier. `keys` returns, for each number, the key of the number's bucket between two
-    quantiles. Each bucket has one row in a table. A value so frequent that it fills a bucket gets a
-    separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
+    quantiles. Each bucket has one row in a table. A value that is frequent enough to fill a bucket
+    gets a separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
-    `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers that
-    are read. The quantiles change until `sample` numbers have been learned, and are fixed
+    `fit` learns from an array. If a pipeline reads a stream, the scale learns from the first
+    `sample` numbers. The quantiles change until `sample` numbers have been learned, and are fixed
     afterwards. As long as no number has been learned, every number becomes 0, and all numbers are
     in one bucket.
 
@@ -119,8 +119,8 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state and this scale have different numbers of buckets, or `state` is
-                the state of a `MixedScale` and this scale is none, or the other way round.
+            ValueError: the state and this scale have different numbers of buckets, or only one of
+                them belongs to a `MixedScale`.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
                 is unchanged.
         """
@@ -151,8 +151,8 @@ class QuantileScale(Number):
         self._decimal = decimal
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from,
-        so that 0.1 is in one bucket in a column of either type."""
+        """Return a float64 copy. A float32 is read as the decimal number that it was rounded from.
+        So 0.1 is in the same bucket in a float32 and in a float64 column."""
         numbers = super()._numbers(values)
         return _decimals(numbers) if self._decimal and _is_short(values.type) else numbers
 
@@ -207,7 +207,7 @@ class QuantileScale(Number):
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         made = np.interp(numbers, self._points, self._ranks)
-        # Rounding could move a number's result out of its interval, so that a greater number would
+        # Rounding could move a result out of the number's interval, and then a greater number would
         # get a smaller result.
         nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
         highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]
@@ -225,8 +225,8 @@ class MixedScale(QuantileScale):
 
     A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
     of the range. The quantile among the distinct numbers counts each number once, so the mean of
-    both quantiles keeps the other numbers apart. The results are from -1 to 1, and buckets and
-    their keys are as in a `QuantileScale`.
+    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and their
+    keys are formed as in a `QuantileScale`.
 
     Args: as for `QuantileScale`.
 

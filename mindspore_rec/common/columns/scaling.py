@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms that scale numbers by statistics of the stream so far.
+"""Transforms that scale numbers by statistics of all numbers read so far.
 
-A batch is scaled after the statistic has learned from it. Statistics are part of the pipeline's
-state. So even after a restart, the same rows in the same batches give the same numbers.
+The statistic first learns from a batch; then the batch is scaled. Statistics are part of the
+pipeline's state. So even after a restart, the same rows in the same batches give the same numbers.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class StandardScale(Number):
         self._count = count
 
     def state_dict(self) -> list[float] | None:
-        """Return the number and mean of the values, and their sum of squares around the mean."""
+        """Return the values' number, mean, and sum of squared differences from the mean."""
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:
@@ -186,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return a state's numbers; raise an error if any is not finite or their count is illegal."""
+    """Return a state's numbers; raise an error if some are not finite or their count is illegal."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

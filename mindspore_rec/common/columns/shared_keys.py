@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SharedKeys: the keys of a batch, which several outputs read and one of them computes."""
+"""SharedKeys: the keys of a batch, computed once for all outputs that read the keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.transforms import Category, Feature, Key, Time
 
 __all__ = ["SharedKeys"]
 
-# Transforms whose result follows from the column and from these attributes alone.
+# Transforms whose result depends only on the column's values and on these attributes.
 _SETTINGS: dict[type[Feature], attrgetter] = {
     Category: attrgetter("column", "field", "values"),
     Key: attrgetter("column"),
@@ -29,7 +29,7 @@ class SharedKeys:
     """Keys of one batch. Transforms with the same settings compute the keys of a column once.
 
     The ids of a network, the statistics of labels, the folds of these statistics and crosses read
-    the same columns. A transform that learns, or a class that is not of this library, computes its
+    the same columns. Transforms that learn, and transforms from outside this library, compute their
     values at each call.
 
     Example:
@@ -47,13 +47,13 @@ class SharedKeys:
 
         Args:
             feature: the transform.
-            values: what `feature.apply` takes, always of the same batch.
+            values: the argument of `feature.apply`; all calls pass columns of the same batch.
             learn: True to let the statistics first learn from the values.
         """
         settings = _settings_of(feature)
         if settings is None:
             return self._applied(feature, values, learn)
-        # Threads that need the same keys at the same time may both compute them.
+        # Two threads that need the same keys at the same time may both compute the keys.
         if settings not in self._made:
             self._made[settings] = self._applied(feature, values, learn)
         return self._made[settings]
@@ -65,7 +65,7 @@ class SharedKeys:
 
 
 def _settings_of(feature: Feature) -> Hashable:
-    """Return what decides the keys that a transform makes of its columns; None if it may learn."""
+    """Return the settings that decide a transform's keys; None if the transform may learn."""
     if type(feature) is Cross:
         parts = [_settings_of(part) for part in feature.parts]
         return None if None in parts else (Cross, feature.field, *parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TargetStatistics: mean label and frequency per value, without the own label in training."""
+"""TargetStatistics: mean label and frequency per value; in training, without a row's own label."""
 
 from __future__ import annotations
 
@@ -32,30 +32,32 @@ _ALL = np.zeros(1, np.int64)  # the one key under which the sums over all rows a
 
 
 class TargetStatistics(JointFeature):
-    """Numbers of each value of columns: its mean label, and its number of rows.
+    """Describe each value of columns by numbers: its mean label, and its number of rows.
 
-    For each part and label there is one number: how far the mean label of the rows with the value
-    is from the mean label of all rows. Both are smoothed, so a value of few rows is near 0, and an
-    unknown value is 0. For a label with two values, the number is ``tanh(d / 2)``, where ``d`` is
-    the difference of the log odds. For a label that is a number, ``d`` is the difference in
-    standard deviations. After the labels, there is the logarithm of the number of rows. All numbers
-    are between -1 and 1.
+    For each part and label there is one number: the difference between the mean label of the rows
+    with the value and the mean label of all rows. Both means are smoothed, so the number is near 0
+    for a value with few rows, and 0 for an unknown value. For a label with two values, the number
+    is ``tanh(d / 2)``, where ``d`` is the difference of the log odds. For a label that is a number,
+    ``d`` is the difference in standard deviations. The last number of a part is derived from the
+    logarithm of the value's number of rows. All numbers are between -1 and 1.
 
-    A row on which a network trains (`apply_training`) never sees its own label. With 'folds', the
-    values of its columns decide in which of 5 folds a row is, and its numbers are of the rows in
-    the other folds. With 'past', the time of the fitted rows is divided into 20 intervals of equal
-    numbers of rows, and the numbers of a row are of earlier intervals. Predictions (`apply`) use
-    all rows. So the numbers follow from the content of a row alone.
+    The statistics of a row on which a network trains (`apply_training`) never include the row's own
+    label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
+    the row's numbers are computed from the rows in the other folds. With 'past', the time of the
+    fitted rows is divided into 20 intervals of equal numbers of rows, and the numbers of a row are
+    computed from the rows in earlier intervals. The numbers for predictions (`apply`) are computed
+    from all rows. So, for one learned state, the numbers depend only on the content of the row.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels: `Label` for a label with two values, else `Number`.
-        others: with 'folds', transforms whose values decide the fold of a row. They must read a
-            column besides the columns of each part. With 'past', the transform `Times`.
+        labels: transforms of the labels: `Label` for a label with two values, `Number` for numbers.
+        others: with 'folds', transforms whose values decide the fold of a row. For each part, these
+            transforms must read a column that the part does not read. With 'past', the transform
+            `Times`.
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, each row counts once.
-        most_values: largest number of values that are kept per part, the most frequent ones.
-            Default: 2**20.
+        most_values: largest number of values that are kept per part; the most frequent values are
+            kept. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or columns are missing.
@@ -124,7 +126,7 @@ class TargetStatistics(JointFeature):
 
     @property
     def training_columns(self) -> tuple[str | int, ...]:
-        """The columns of parts and folds, or of parts and time."""
+        """The columns that decide the values of the parts, and the fold or the time of each row."""
         return _columns_of((*self.parts, *self.others))
 
     @property
@@ -136,7 +138,7 @@ class TargetStatistics(JointFeature):
     # ---- learning
 
     def fit(self, values: pa.StructArray) -> TargetStatistics:
-        """Learn from all rows at once, and forget what was learned before.
+        """Learn from all rows in one call, and forget everything learned before.
 
         Args:
             values: `fit_columns`, ``[N]``.
@@ -158,7 +160,7 @@ class TargetStatistics(JointFeature):
         return self
 
     def _warn_of_folds(self) -> None:
-        """Warn about columns of which most rows would be in the one fold of their value."""
+        """Warn about a column if most rows have a value that occurs in one fold only."""
         for part, known in zip(self.parts, self._values, strict=True):
             if known.alone_share(_FEW_ROWS) > 0.5:
                 names = ", ".join(repr(each) for each in part.columns)
@@ -173,11 +175,11 @@ class TargetStatistics(JointFeature):
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
         """Learn from further rows, which count after the next call of `settle`.
 
-        The intervals of time stay as they are.
+        The intervals of time do not change.
 
         Args:
             values: `fit_columns`, ``[N]``.
-            weights: further weights of the rows, ``[N]``, by which their own are multiplied.
+            weights: further weights of the rows, ``[N]``, multiplied by the rows' own weights.
                 Default: None.
         """
         shared = SharedKeys()
@@ -194,7 +196,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # Merging takes as long as the result is large, so rows wait until they are as many.
+        # The time of a merge grows with the size of the result. So new rows are merged only when
+        # there are as many new rows as rows in the result.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -205,7 +208,7 @@ class TargetStatistics(JointFeature):
             self._set([one.merged(*others).kept(self.most_values) for one, *others in parts])
 
     def merge(self, other: TargetStatistics) -> None:
-        """Learn what another transform has learned from other rows.
+        """Add the statistics that another transform has learned from other rows.
 
         Args:
             other: a transform with the same arguments and the same intervals of time.
@@ -243,7 +246,7 @@ class TargetStatistics(JointFeature):
     def apply(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the numbers of rows to predict, float32 ``[B, width]``."""
+        """Return the statistics of rows to predict, float32 ``[B, width]``."""
         shared = SharedKeys() if keys is None else keys
         rows = self._rows.total(_ALL)
         made = [
@@ -255,7 +258,7 @@ class TargetStatistics(JointFeature):
     def apply_training(
         self, values: pa.StructArray, learn: bool, keys: SharedKeys | None = None
     ) -> np.ndarray:
-        """Return the numbers of rows on which a network trains, float32 ``[B, width]``."""
+        """Return the statistics of rows on which a network trains, float32 ``[B, width]``."""
         shared = SharedKeys() if keys is None else keys
         places = self._places(values, shared)
         of_part = np.arange(self._count)
@@ -270,13 +273,13 @@ class TargetStatistics(JointFeature):
         return np.concatenate(made, axis=1, dtype=np.float32)
 
     def _numbers(self, part: int, sums: np.ndarray, rows: np.ndarray, more: float) -> np.ndarray:
-        """Return the numbers of one part, float64 ``[B, labels + 1]``.
+        """Return the statistics of one part, float64 ``[B, labels + 1]``.
 
         Args:
             part: index of the part.
             sums: sums over the rows with the value, ``[B, 1 + labels]``.
-            rows: sums over all rows, ``[B or 1, 1 + 2 * labels]``.
-            more: factor by which all rows are more than the rows of the sums.
+            rows: sums over the rows of all values, ``[B or 1, 1 + 2 * labels]``.
+            more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)
         count, total = sums[:, :1], rows[:, :1]
@@ -375,7 +378,7 @@ def _decoded(state: Any, width: int, count: int) -> ValueSums:
     """Return the sums that a saved state describes.
 
     Raises:
-        TypeError, ValueError, KeyError: the state describes no sums.
+        TypeError, ValueError, KeyError: the state does not describe sums.
     """
     values, pairs = (check_int(name, state[name], 0, 1 << 34) for name in ("values", "pairs"))
     keys = _array(state["keys"], np.int64, values)
@@ -394,7 +397,10 @@ def _decoded(state: Any, width: int, count: int) -> ValueSums:
 
 
 def _array(text: Any, dtype: type, length: int) -> np.ndarray:
-    """Return an array from compressed text. A damaged text cannot take much memory."""
+    """Return an array from compressed text.
+
+    A damaged text cannot expand to more memory than the array needs.
+    """
     wanted = length * np.dtype(dtype).itemsize
     try:
         raw = base64.b64decode(text, validate=True)

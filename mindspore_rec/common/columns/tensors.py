@@ -122,13 +122,13 @@ class TensorSpec:
     def zeros(self, rows: int) -> np.ndarray:
         """Return an array of zeros with `rows` rows.
 
-        All further dimensions of free size get the size 1.
+        Each further dimension with the size -1 gets the size 1.
         """
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
 
 def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
-    """Return specs as `TensorSpec` objects, and parse texts.
+    """Return specs as `TensorSpec` objects; specs that are texts are parsed.
 
     Raises:
         TypeError: an element is neither a TensorSpec nor a text.

@@ -24,7 +24,8 @@ def check_times(unit: str | None, format: str | None, where: str = "") -> None:
         where: text before the names of the arguments in messages. Default: none.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or unknown, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or unknown, or both unit and format
+            are set.
     """
     if unit is not None:
         check_one_of(where + "unit", unit, tuple(UNITS))
@@ -45,11 +46,11 @@ def seconds_of(
         values: numbers, Arrow timestamps or dates, or texts ``[B]``.
         unit: unit of numbers, a key of `UNITS`. Default: None, seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
-            a time zone are UTC. Integers are read by their digits. Default: None, texts are ISO
-            8601, and integers are no digits.
+            a time zone are UTC. A format is also applied to the digits of integers, such as
+            20260131. Default: None, texts are ISO 8601, and integers count `unit` since 1970.
 
     Raises:
-        ValueError: the values are of a type that is no time, or texts that need a format.
+        ValueError: the values are of a type that cannot be a time, or are texts that need a format.
 
     Example:
         >>> seconds_of("ts", pa.array([1_700_000_000_123]), "ms").to_pylist()
@@ -96,7 +97,7 @@ def _whole_seconds(values: pa.Array, factor: int) -> pa.Array:
     if factor == 1:
         return values
     numbers = values.cast(pa.int64())
-    # Arrow divides toward zero, and a time before 1970 is rounded down.
+    # Arrow's division rounds toward zero, but a time before 1970 must be rounded down.
     quotient = pc.divide(numbers, factor)
     is_above = pc.greater(pc.multiply(quotient, factor), numbers)
     return pc.subtract(quotient, is_above.cast(pa.int64()))

@@ -75,7 +75,9 @@ class Feature(ABC):
         """
 
     def fit(self, values: Any) -> Any:
-        """Learn from all values at once. A transform that has already learned may go on learning.
+        """Learn from all values in one call.
+
+        A transform that has already learned may also add these values to its statistics.
 
         Args:
             values: the column, an Arrow array ``[N]``.
@@ -108,7 +110,7 @@ class Category(Feature):
         field: text that salts the hash. If columns have the same field, equal values have the same
             key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
-            7 and 7.0 have one key; or 'key', for integers that are their own keys, as in a
+            7 and 7.0 have the same key; or 'key', for integers that are their own keys, as in a
             `FeatureSpec` without a transform. Default: None, '7' and 7 are different values.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of weights and labels per value and part of the rows, and sums that leave a part out."""
+"""Sums of weights and labels for each value and part of the rows, and sums without one part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["ValueSums"]
 
 
 class ValueSums:
-    """Sums per pair of a value's key and a part of the rows, such as one of five folds.
+    """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
 
-    An object never changes. The sums of the other parts are added up without the part that is left
-    out, instead of subtracted from the total, so that no bit of them depends on the part.
+    An object never changes. For sums without one part, the other parts are added up. The part is
+    not subtracted from the total, so no bit of the sums depends on the part.
 
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.
@@ -48,7 +48,7 @@ class ValueSums:
         Args:
             keys: key of each row, int64 ``[B]``.
             parts: part of each row, int64 ``[B]``, 0 to `count` - 1.
-            sums: what is added up, float64 ``[B, S]``.
+            sums: the numbers of each row that are added up, float64 ``[B, S]``.
             count: number of parts.
         """
         values, known = pd.factorize(keys)
@@ -61,7 +61,7 @@ class ValueSums:
         return cls(keys[order], parts[order], added[order], count)
 
     def merged(self, *others: ValueSums) -> ValueSums:
-        """Return the sums of the rows of all."""
+        """Return the sums over the rows of this object and of all `others`."""
         all_of = (self, *others)
         keys, parts, sums = (
             np.concatenate([getattr(each, name) for each in all_of])
@@ -70,7 +70,7 @@ class ValueSums:
         return ValueSums.of(keys, parts, sums, self.count)
 
     def kept(self, most: int) -> ValueSums:
-        """Return the sums of at most so many values, of which the first sum is greatest."""
+        """Return the sums of the `most` values with the greatest first sums."""
         if len(self.values) <= most:
             return self
         weights = np.add.reduceat(self.sums[:, 0], self._first)
@@ -85,10 +85,10 @@ class ValueSums:
         return self._stop - self._first
 
     def alone_share(self, least: float) -> float:
-        """Return the share of rows whose value has all its rows in one part.
+        """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: smallest first sum of a value that counts.
+            least: values with a smaller first sum are ignored.
         """
         if not len(self.values):
             return 0.0
@@ -98,14 +98,14 @@ class ValueSums:
         return float(rows[counted & (self.lengths == 1)].sum() / total) if total else 0.0
 
     def total(self, keys: np.ndarray) -> np.ndarray:
-        """Return the sums of all parts, float64 ``[B, S]``; 0 for values that are not known."""
+        """Return the sums of all parts, float64 ``[B, S]``; 0 for unknown values."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         made[is_known] = self._up_to[self._stop[places[is_known]] - 1]
         return made
 
     def before(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return the sums of the parts before a part, float64 ``[B, S]``."""
+        """Return each key's sums over the parts before the part in `parts`, float64 ``[B, S]``."""
         made = np.zeros((len(keys), self.sums.shape[1]))
         places, is_known = self._places(keys)
         places = places[is_known]
@@ -115,7 +115,7 @@ class ValueSums:
         return made
 
     def without(self, keys: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return the sums of all parts but one, float64 ``[B, S]``."""
+        """Return each key's sums over all parts but the part in `parts`, float64 ``[B, S]``."""
         if self._others is None:
             self._others = self._all_but_own()
         made = np.zeros((len(keys), self.sums.shape[1]))
@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return how many pairs of known values are of parts before a part, int64 ``[B]``."""
+        """Return the number of each value's pairs whose parts are before a part, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):
@@ -152,7 +152,7 @@ class ValueSums:
         return made
 
     def _places(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indexes of keys in `values`, and which keys are there."""
+        """Return the indexes of keys in `values`, and bools: True if `values` contains the key."""
         if not len(self.values):
             return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
         places = np.searchsorted(self.values, keys).clip(max=len(self.values) - 1)
@@ -161,7 +161,7 @@ class ValueSums:
     def _running(self, order: range) -> np.ndarray:
         """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
 
-        Ascending parts give the sums up to a pair, descending parts the sums from a pair on.
+        With ascending parts, the sums run up to a pair; with descending parts, from a pair on.
         """
         made = self.sums.copy()
         step = -order.step

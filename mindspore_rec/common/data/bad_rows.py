@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count rows that cannot be read, keep them, and find them in a block of text."""
+"""Count rows that cannot be read, write them to a file, and find them in a block of text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadRow(NamedTuple):
         where: the place in the file: ``"line 7"`` of a text file, counted from 1 with the header,
             or ``"row 5"``, counted from 0.
         reason: why the row could not be read.
-        text: the row's text, or the value that it cannot have.
+        text: the row's text, or the illegal value.
     """
 
     file: str
@@ -43,10 +43,10 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRowReport:
-    """Bad rows of everything read so far.
+    """Bad rows among all rows read so far.
 
     Args:
-        rows: number of rows read, with the bad rows.
+        rows: number of rows read, including bad rows.
         bad: number of bad rows.
         first: the first bad rows that were found, at most 100.
     """
@@ -61,7 +61,7 @@ class BadRowReport:
 
 
 class BadRowCount:
-    """Counts bad rows over threads and passes; a part that is read again is counted once."""
+    """Counts the bad rows of all threads and passes; a part that is read twice is counted once."""
 
     def __init__(self, settings: BadRows) -> None:
         self.settings = settings
@@ -111,7 +111,7 @@ class BadRowCount:
             return BadRowReport(self._rows, self._bad, tuple(self._in_order()))
 
     def _in_order(self) -> list[BadRow]:
-        """Return the first bad rows in the order of files and parts, and not of threads."""
+        """Return the first bad rows, in the order of files and parts."""
         return [each for _, each in sorted(self._first, key=lambda one: one[0])]
 
 
@@ -125,11 +125,11 @@ def _first_sentence(bad: BadRow) -> str:
 def good_rows(
     records: Sequence[bytes], parse: Callable[[Sequence[bytes]], pa.Table], most: int
 ) -> tuple[list[pa.Table], list[tuple[int, Any]]]:
-    """Parse records, of which some are bad, by halves.
+    """Parse records, and halve a list of records until the bad records are found.
 
     Args:
         records: lines of text.
-        parse: function that parses records, and raises `pa.ArrowInvalid` for a bad one.
+        parse: function that parses records, and raises `pa.ArrowInvalid` if a record is bad.
         most: number of bad records after which to stop.
 
     Returns:
@@ -156,6 +156,6 @@ def good_rows(
 
 
 def shortened(text: bytes) -> str:
-    """Return a record as text of bounded length."""
+    """Return a record as text, shortened to a maximum length."""
     shown = text[: 4 * _TEXT].decode("utf-8", "replace").rstrip("\r\n")
     return shown if len(shown) <= _TEXT else f"{shown[:_TEXT]}..."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch size of a training that names none."""
+"""The default batch size of a training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZES = (256, 512, 1024, 2048, 4096)
 
 
 def default_batch_size(rows: int) -> int:
-    """Return a batch size at which a pass has a few thousand steps at most.
+    """Return the least batch size, 256 to 4,096, for at most 2,000 steps per pass if possible.
 
     Example:
         >>> default_batch_size(20_000), default_batch_size(10**6), default_batch_size(10**9)

@@ -25,15 +25,17 @@ class ArrowBatches(BatchSource):
     """Batches of rows, made by `Rows.batches`; the columns of a batch are Arrow arrays ``[B]``.
 
     Each iteration is a pass over the rows. The last batch of a pass may have fewer rows. With
-    shuffling, each pass has its own order. An iteration that is left early is over: the next one
-    begins the next pass.
+    shuffling, the order differs from pass to pass. If a loop over the batches stops early, the next
+    loop begins the next pass.
 
     Args:
         selection: columns and rows.
-        batch_size: rows of a batch; of all workers together if several workers divide the rows.
+        batch_size: rows of a batch; if several workers divide the rows, rows of all workers'
+            batches together.
         order: order of the rows, such as an `Order`.
         threads: number of threads that decode rows.
-        divide: what workers divide, "rows" of each batch or "windows".
+        divide: "rows" or "windows": workers divide the rows of each batch, or the windows of a
+            pass.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def passes(self) -> int:
-        """Number of complete passes over all runs."""
+        """Number of complete passes, including passes before a restart."""
         place = self._places[-1][1]
         return place.number + place.ended
 
@@ -98,7 +100,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches read over all runs."""
+        """Number of batches read, including batches before a restart."""
         return self._number
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -121,14 +123,14 @@ class ArrowBatches(BatchSource):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the position of a state; call it before the first batch.
 
-        A state of one worker, or of all workers joined, may be loaded on another number of workers.
-        The workers then divide the rows that are left of the pass.
+        Any number of workers may load the state of a single worker, or the joined states of all
+        workers. The workers then divide the remaining rows of the pass.
 
         Args:
             state: result of `state_dict`, or the results of all workers joined by `join_states`.
 
         Raises:
-            TypeError, ValueError: `state` is no position, or is a position in other data or in
+            TypeError, ValueError: `state` is not a position, or is a position in other data or in
                 another order.
             RuntimeError: batches have been read.
         """
@@ -146,12 +148,12 @@ class ArrowBatches(BatchSource):
     def split_by_worker(self, worker: int, workers: int) -> ArrowBatches:
         """Return this object, which from now on yields one worker's share of the rows.
 
-        No row is lost, and none is in two shares. The workers' batches have `batch_size` rows
-        together. `divide` of `Rows.batches` says what they divide.
+        Each row is in exactly one worker's share. Together, the batches of all workers have
+        `batch_size` rows. The argument `divide` of `Rows.batches` decides what the workers divide.
 
         Raises:
             ValueError: `worker` is out of range, a batch has fewer rows than there are workers, or
-                this object is the share of another worker: each worker needs batches of its own.
+                another worker already reads this object.
         """
         if not 0 <= worker < workers:
             raise ValueError(f"worker must be in [0, {workers - 1}], got {worker}")
@@ -175,7 +177,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker by which windows are divided: if rows are, each worker reads all windows."""
+        """The worker whose windows are read; workers that divide rows read all windows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:
@@ -185,13 +187,13 @@ class ArrowBatches(BatchSource):
         self._places.append((self._number, self._next))
 
     def _own(self, rows: int) -> tuple[int, int]:
-        """Return where this worker's share of `rows` rows begins and ends."""
+        """Return the begin and the end of this worker's share of `rows` rows."""
         worker, workers = self._worker
         return rows * worker // workers, rows * (worker + 1) // workers
 
     @property
     def _read_size(self) -> int:
-        """Number of rows that make a batch, before the rows of a batch are divided."""
+        """Number of rows that this worker reads for a batch."""
         first, last = self._own(self.batch_size)
         return max(last - first, 1) if self.divide == "windows" else self.batch_size
 
@@ -213,7 +215,8 @@ class ArrowBatches(BatchSource):
         reading = selection.reading(parts, order, self.threads)
         names = tuple(self.column_names)
         self._keep(begin)
-        # The position after the last batch is the end of the pass, so a batch waits for the next.
+        # The position after the last batch is the end of the pass. So each batch is yielded only
+        # after the next batch was read.
         waiting = None
         for rows, item, used in cut(
             read_items(reading, items, begin.item, begin.rows), self._read_size
@@ -230,7 +233,7 @@ class ArrowBatches(BatchSource):
             raise ValueError(f"{selection.data.source} has no rows{selection.why_empty()}")
 
     def _made(self, names: tuple[str, ...], rows: pa.RecordBatch, place: Place) -> Iterator[Batch]:
-        """Yield a batch, unless it has too few rows for this worker to have any."""
+        """Yield this worker's rows of a batch, unless there are too few rows for all workers."""
         self._number += 1
         self._keep(place)
         if self.divide == "rows":

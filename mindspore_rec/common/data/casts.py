@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the value that a conversion of a column fails on."""
+"""Find the value for which a column's conversion fails."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["first_bad"]
 
 
 def first_bad(values: Any, wanted: pa.DataType) -> tuple[int, Any]:
-    """Return row and value of the first value that a cast to a type refuses.
+    """Return the row and the value of the first value that cannot be cast to a type.
 
     Args:
-        values: array or chunked array that the cast refuses.
+        values: array or chunked array that cannot be cast.
         wanted: the type.
 
     Example:

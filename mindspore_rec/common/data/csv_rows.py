@@ -30,9 +30,9 @@ class CsvRows(TextRows):
 
     Args:
         file: the file.
-        settings: how it is written.
+        settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns, as the first file has them. Default: None, they are inferred.
+        types: types of the columns in the first file. Default: None, the types are inferred.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CsvRows(TextRows):
 
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
         """Return the rows of whole records."""
-        # A file is read for one column at least, since the number of rows comes from it.
+        # At least one column is read, because the number of rows is the length of a column.
         wanted = list(columns) or self._names[:1]
         if not body.strip(b"\r\n"):
             fields = [self.schema.field(each) for each in wanted]
@@ -71,7 +71,7 @@ class CsvRows(TextRows):
         return self._read(body, self._types, wanted).select(list(columns))
 
     def records(self, body: bytes) -> list[bytes]:
-        """Return the lines of a block, joined where a quoted value has line breaks."""
+        """Return the lines of a block; lines are joined if a quoted value contains line breaks."""
         lines = body.splitlines(keepends=True) if b"\r" not in body else _lines(body)
         if not self._settings.newlines_in_values:
             return lines
@@ -84,7 +84,7 @@ class CsvRows(TextRows):
         return [*made, kept] if kept else made
 
     def without_header(self, number: int, data: bytes) -> tuple[int, bytes]:
-        """Return the number of header lines of a block, and what follows them."""
+        """Return the number of header lines of a block, and the bytes after the header."""
         if number or self._settings.names is not None:
             return 0, data
         return 1, data.partition(b"\n")[2]
@@ -138,7 +138,7 @@ class CsvRows(TextRows):
         try:
             table = self._read(body, self._types, None)
         except (pa.ArrowInvalid, UnicodeDecodeError):
-            # A row with too few or too many values: types come from the rows that are good.
+            # Some rows have too few or too many values: infer the types from the good rows.
             lines = [each for each in self.records(body) if self._fits(each)]
             if not lines:
                 return
@@ -149,7 +149,7 @@ class CsvRows(TextRows):
         for field in table.schema:
             kind = field.type
             if pa.types.is_string(kind) and field.name not in self._settings.types:
-                # Some of its values may be bad rows, of a column of numbers.
+                # The column may be a column of numbers in which some rows are bad.
                 share = self._bad.settings.most_share
                 kind = _most(table.column(field.name), share) if share else kind
             if pa.types.is_null(kind) or pa.types.is_binary(kind):
@@ -165,7 +165,7 @@ class CsvRows(TextRows):
 
 
 def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
-    """Return the type of all texts but a share: int64, float64 or string."""
+    """Return int64, float64 or string: the type of all texts except at most a share of them."""
     known = len(texts) - texts.null_count
     for kind, pattern in ((pa.int64(), _WHOLE), (pa.float64(), _NUMBER)):
         fit = pc.sum(pc.match_substring_regex(texts, pattern)).as_py() or 0
@@ -177,8 +177,8 @@ def _most(texts: pa.ChunkedArray, share: float) -> pa.DataType:
 def _with_missing_texts(table: pa.Table) -> pa.Table:
     """Return a table in which empty texts are missing.
 
-    Other texts that often stand for a missing value, such as NA, are values of a column of texts:
-    Parquet files, data frames and requests have them as such.
+    In a column of texts, NA and similar texts are ordinary values, because Parquet files, data
+    frames and requests may contain these texts.
     """
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type):

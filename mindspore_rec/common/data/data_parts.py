@@ -22,7 +22,7 @@ _OPENERS = 16  # files opened at a time
 
 
 class FilePart(NamedTuple):
-    """A part, and the number of its file."""
+    """A part of a file, and the file's number."""
 
     file: int
     part: Part
@@ -32,16 +32,17 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: the source as messages name it.
+        source: name of the source in messages.
         files: files of the source; empty for rows in memory.
-        open_file: function that opens a file; gets the file, and the schema of the first file or
-            None.
+        open_file: function that opens a file; its arguments are the file, and the schema of the
+            first file or None.
         bad: counts bad rows.
         memory: rows in memory, in place of files. Default: None.
 
     Attributes:
         source, bad: the arguments.
-        schema: names and types of the columns: of the first file, then of the partitions.
+        schema: names and types of the columns: first the columns of the first file, then the
+            partitions.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class DataParts:
 
     @property
     def opened(self) -> list[FileRows]:
-        """Readers of all files, which are opened when they are first needed."""
+        """Readers of all files; the files are opened when a reader is first needed."""
         if len(self._opened) < len(self._files):
             types = self._opened[0].schema
             with ThreadPoolExecutor(_OPENERS) as pool:
@@ -93,11 +94,11 @@ class DataParts:
         return self._parts
 
     def sequential(self, file: int) -> bool:
-        """Return whether a file is best read from front to back."""
+        """Return True if a file should be read from front to back."""
         return self.opened[file].sequential
 
     def matching(self, expression: pc.Expression) -> list[FilePart]:
-        """Return the parts that may have rows of a filter."""
+        """Return the parts that may have rows for which a filter is true."""
         kept = [each.matching(expression) for each in self.opened]
         return [
             each
@@ -109,7 +110,7 @@ class DataParts:
     def check_unchanged(self) -> None:
         """Raise a ValueError if a file has changed since the first call.
 
-        Order and places of rows follow from the files as they were when they were opened.
+        The order and the places of rows were computed from the files when they were opened.
         """
         with ThreadPoolExecutor(_OPENERS) as pool:
             stamps = list(pool.map(DataFile.stamp, self._files))
@@ -123,7 +124,7 @@ class DataParts:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise a ValueError if a file lacks a column, or has it with another kind of type."""
+        """Raise a ValueError if a file lacks a column, or the column has another kind of type."""
         first = self._opened[0]
         for name in columns:
             if name in self._checked or name in self._partitions:
@@ -143,7 +144,7 @@ class DataParts:
             self._checked.add(name)
 
     def fetch(self, which: FilePart) -> Any:
-        """Return a part as it is stored."""
+        """Return a part in its stored form."""
         return self.opened[which.file].fetch(which.part.number)
 
     def decode(self, which: FilePart, fetched: Any, columns: Sequence[str]) -> pa.Table:

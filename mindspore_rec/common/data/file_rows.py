@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FileRows: what a reader of one format must offer, and files that are read from front to back."""
+"""FileRows: the interface of a format's reader; helpers for files read from front to back."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Part(NamedTuple):
     Args:
         number: number of the part in its file.
         rows: number of rows; None if it is known only after reading.
-        size: number of rows, estimated where `rows` is None.
-        place: number of its first row in the file; of a text file, a number that is as unique.
+        size: number of rows, estimated if `rows` is None.
+        place: number of the part's first row in the file; in a text file, another number that is
+            unique for each part.
     """
 
     number: int
@@ -38,15 +39,16 @@ class Part(NamedTuple):
 
 
 class FileRows(ABC):
-    """Rows of one file in parts. Threads may call `decode` together.
+    """Rows of one file in parts. Several threads may call `decode` at the same time.
 
-    A subclass reads rows of another format or place: `read` takes an object of it as a source.
+    A subclass reads rows of another format or from another place, and `read` accepts an object of
+        the subclass as a source.
 
     Attributes:
-        name: the file as messages name it.
+        name: name of the file in messages.
         schema: names and types of the columns.
-        sequential: whether `fetch` is called by one thread, in the order in which the parts are
-            read, and the parts stay in their order when rows are shuffled by an `Order`.
+        sequential: True if one thread must call `fetch`, in the order in which the parts are read.
+            An `Order` that shuffles rows then does not reorder the parts.
 
     Example:
         >>> from mindspore_rec.data import read
@@ -77,23 +79,23 @@ class FileRows(ABC):
         return self.parts()[number].place
 
     def fetch(self, number: int) -> Any:
-        """Return the bytes or rows of a part as they are stored, for `decode`."""
+        """Return the stored bytes or rows of a part, for `decode`."""
         return None
 
     @abstractmethod
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of a part, with the named columns only."""
+        """Return the named columns of a part's rows."""
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the parts that may have rows of a filter; None if all may."""
+        """Return the parts that may have rows for which a filter is true; None for all parts."""
         return None
 
 
 class Cursor:
-    """Access by number to things that can only be made in order; starts again to go back.
+    """Return items of an iterator by number; for an earlier item, start a new iterator.
 
     Args:
-        begin: function that returns an iterator from the first one on.
+        begin: function that returns an iterator over all items.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
@@ -103,7 +105,7 @@ class Cursor:
         self._next = 0
 
     def get(self, number: int) -> Any:
-        """Return the item with this number."""
+        """Return the item with the number `number`."""
         with self._lock:
             if self._items is None or number < self._next:
                 self._items, self._next = self._begin(), 0
@@ -120,7 +122,7 @@ class Cursor:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise a ValueError if a file has no columns, or two columns of one name."""
+    """Raise a ValueError if a file has no columns, or two columns with the same name."""
     if not names:
         raise ValueError(f"{where} has no columns")
     twice = sorted({each for each in names if list(names).count(each) > 1}) if _twice(names) else []

@@ -18,7 +18,7 @@ _TABLE_PART = 65_536  # rows
 
 
 def ipc_rows(file: DataFile) -> FileRows:
-    """Return the rows of an IPC file or of an IPC stream, which begin differently."""
+    """Return the rows of an IPC file or an IPC stream, which the first bytes distinguish."""
     if file.codec:
         return IpcStreamRows(file)
     with _damage_named(file.name, "file"), file.open() as opened:
@@ -28,7 +28,7 @@ def ipc_rows(file: DataFile) -> FileRows:
 
 @contextmanager
 def _damage_named(name: str, what: str) -> Iterator[None]:
-    """Raise a ValueError that names the file for an error of Arrow or of the system."""
+    """Turn an error of Arrow or of the system into a ValueError that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -84,7 +84,7 @@ class IpcStreamRows(FileRows):
         self._parts: list[Part] | None = None
 
     def parts(self) -> list[Part]:
-        """Return the record batches, for which the stream is read once."""
+        """Return one part for each record batch; the first call reads the whole stream."""
         if self._parts is None:
             made, place = [], 0
             for number, batch in enumerate(self._batches()):
@@ -114,7 +114,7 @@ class TableRows(FileRows):
 
     Args:
         frame: the table or data frame.
-        name: its name in messages.
+        name: name of the table in messages.
         needed: names of columns that are read. Other columns of a pandas frame are left out if
             Arrow has no type for their values. Default: None, all columns are read.
     """
@@ -126,7 +126,7 @@ class TableRows(FileRows):
         check_names(self.schema.names, name)
 
     def parts(self) -> list[Part]:
-        """Return the ranges of rows."""
+        """Return the parts, which are ranges of rows."""
         total = self._table.num_rows
         return [
             Part(number, rows, rows, at)

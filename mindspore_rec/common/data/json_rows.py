@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of JSON lines: a text file with one object a line."""
+"""Rows of JSON lines: text files with one object per line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class JsonRows(TextRows):
 
     Args:
         file: the file.
-        settings: how it is written.
+        settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns, as the first file has them. Default: None, they are inferred.
+        types: types of the columns in the first file. Default: None, the types are inferred.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JsonRows(TextRows):
 
 
 def _usual(tables: Sequence[pa.Table]) -> pa.Schema:
-    """Return the type of each column that most rows have."""
+    """Return, for each column, the type that fits most rows."""
     rows: dict[str, dict[pa.DataType, int]] = {}
     for table in tables:
         for field in table.schema:

@@ -19,10 +19,11 @@ _SAMPLE = 100_000  # rows
 
 @dataclass(frozen=True)
 class LabelLevels:
-    """Mean and standard deviation of each label, weighted as the rows are.
+    """Mean and standard deviation of each label, with the weights of the rows.
 
     Args:
-        means: mean of each label, float64 ``[T]``; of a label with two values, the base rate.
+        means: mean of each label, float64 ``[T]``; for a label with two values, this is the base
+            rate.
         spreads: standard deviation of each label, float64 ``[T]``.
     """
 
@@ -36,7 +37,7 @@ def label_levels(schema: Schema, rows: Rows, thinned: str | None = None) -> Labe
     Args:
         schema: the schema, which has labels.
         rows: training rows.
-        thinned: name of the column of weights that thinned rows get. Default: None.
+        thinned: name of the column with the weights of thinned rows. Default: None.
     """
     weight = [] if schema.weight is None else [schema.weight.name]
     names = [*(label.name for label in schema.labels), *weight]

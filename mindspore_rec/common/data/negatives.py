@@ -19,17 +19,18 @@ _MOST_TOTAL = 2**52
 class NegativeSampler:
     """Draws items with probabilities in proportion to ``count ** alpha``.
 
-    A draw follows from the seed and the number of the step alone: a training that continues from a
-    checkpoint draws the same items, and workers draw different items by different seeds.
-    Probabilities are rounded to multiples of about 2^-40, and an item with a count has at least
-    this probability.
+    A draw depends only on the seed and the number of the step. So a training that continues from a
+    checkpoint draws the same items. Workers need different seeds to draw different items.
+    Probabilities are rounded to multiples of about 2^-40, and every item with a count above 0 has
+    at least this probability.
 
     Args:
         count: ``[I]``, the number of events of each item, at least 0. Items without an event are
             never drawn if ``alpha`` is above 0.
-        alpha: power of the counts, 0 to 1. The number 0 draws all items uniformly, and 1 draws them
-            by popularity. Default: 0.75, as in Mikolov et al. 2013, Distributed representations of
-            words and phrases and their compositionality (https://arxiv.org/abs/1310.4546).
+        alpha: power of the counts, 0 to 1. With 0, all items are drawn uniformly; with 1, items are
+            drawn by popularity. Default: 0.75, as in Mikolov et al. 2013, Distributed
+            representations of words and phrases and their compositionality
+            (https://arxiv.org/abs/1310.4546).
         seed: seed of all draws, 0 to 2^63 - 1. Default: 0.
 
     Raises:
@@ -71,11 +72,11 @@ class NegativeSampler:
         Args:
             step: number of the step, 0 to 2^63 - 1.
             shape: shape of the items, such as ``(N,)`` for items that a batch shares or ``(B, N)``.
-            avoid: ``[B]``, an item that each row ``[B, ...]`` never contains, such as its target.
-                The other items keep their proportions. Default: None.
+            avoid: ``[B]``, for each row of the result an item that is not drawn, such as the row's
+                target. The proportions among all other items do not change. Default: None.
 
         Raises:
-            TypeError: ``avoid`` does not have integers.
+            TypeError: ``avoid`` is not an array of integers.
             ValueError: ``step`` is out of range, or ``avoid`` does not have an item in ``[0, I)``
                 for each row.
 
@@ -89,7 +90,8 @@ class NegativeSampler:
         bits = np.random.Philox(key=np.array(key, np.uint64)).random_raw(int(np.prod(shape)))
         share = (bits >> np.uint64(11)).astype(np.float64).reshape(shape) * 2.0**-53
         avoided = None if avoid is None else self._avoided(avoid, shape)
-        # Places in [0, total) are parts of items; the part of an item to avoid is left out.
+        # The range [0, total) is divided into one part for each item; the part of an item to avoid
+        # is left out.
         own = 0 if avoided is None else self._weights[avoided]
         most = self._ends[-1] - own
         place = np.minimum((share * most).astype(np.int64), most - 1)
@@ -101,8 +103,8 @@ class NegativeSampler:
         """Return the logarithms of the items' probabilities, for `nn.SampledSoftmaxLoss`.
 
         Args:
-            items: items in ``[0, I)``, of any shape. An item that is never drawn has the value of
-                the rarest item.
+            items: items in ``[0, I)``, of any shape. For an item that is never drawn, the value of
+                the rarest item is returned.
 
         Raises:
             TypeError: the items are not integers.

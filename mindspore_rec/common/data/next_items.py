@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows for the task of the next item: from a user's events before a time to the items after it."""
+"""Rows for next-item prediction: a user's events before a time, and the items that came next."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ __all__ = ["NextItems", "next_items"]
 class NextItems(NamedTuple):
     """Rows with a user's history, and the items that came next.
 
-    The rows are ordered by user, then by time. Row b has the targets
-    ``target[target_offsets[b]:target_offsets[b + 1]]``, and likewise its history.
+    The rows are ordered by user, then by time. The targets of row b are
+    ``target[target_offsets[b]:target_offsets[b + 1]]``; ``history_offsets`` divides the histories
+    in the same way.
 
     Attributes:
         user: ``[B]``, the user of each row.
         time: ``[B]``, the time of each row's targets.
-        target: ``[N]``, the items that came next, of all rows one after the other.
+        target: ``[N]``, the items that came next: the items of the first row, then of the second
+            row, and so on.
         target_offsets: int64 ``[B + 1]``.
-        history: ``[M]``, the items before, oldest first, of all rows one after the other.
+        history: ``[M]``, the items before the targets, row after row; the oldest item of a row is
+            first.
         history_offsets: int64 ``[B + 1]``.
     """
 
@@ -50,20 +53,23 @@ def next_items(
 
     To split events by global time, train on the events before a time, choose settings by the rows
     of the next month, and test on the rows after this month. A history contains all earlier events
-    of the user, also events in the period itself, as a server would have them. No row contains an
-    event that comes after its targets.
+    of the user, including events in the period itself, because a server would have these events
+    too. No row contains an event that comes after its targets.
 
     Args:
         user: ``[E]``, the users of the events, numbers or texts.
         item: ``[E]``, the items of the events, numbers or texts.
         time: ``[E]``, the times of the events, numbers or `datetime64`. Events of a user with equal
             times keep their order.
-        begin: time of the first event that has a row. Default: None, the first event.
-        end: time after the last event that has a row. Default: None, the last event has a row.
+        begin: time of the first event that gets a row. Default: None, the time of the first event.
+        end: events at this time or later get no row. Default: None, there is no end.
         together: True makes one row of a user's events with equal times, such as the items of an
-            invoice. The row has several targets, and its history ends before this time. Default:
-            False, each event has a row, and events with equal times are in each other's histories.
-        least: a row needs a history with at least so many events. Default: 1.
+            invoice. Such a row has several targets, and its history ends before the time of the
+            targets.
+            Default: False, each event gets a row. If two events have equal times, the first event
+            is in the history of the second.
+        least: least number of events in a row's history; rows with fewer events are left out.
+            Default: 1.
         most: number of the newest events that a history keeps. Default: None, all events.
 
     Raises:
@@ -118,7 +124,7 @@ def next_items(
 
 
 def _differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values differ from the value before them; the first one does."""
+    """Return bools: True for the first value, and for values that differ from the value before."""
     differs = np.ones(len(values), bool)
     differs[1:] = values[1:] != values[:-1]
     return differs

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of rows in a pass, and its division among workers.
+"""The order of the rows in a pass, and the division of the rows among workers.
 
-A pass is a list of windows. A window is some parts of the files, whose rows are read together; with
-shuffling, they are permuted together. The order "near" keeps the windows in the order of the files,
-and permutes rows only within blocks of a window. Windows and permutations follow from (seed, pass)
-alone, and not from the number of workers. Workers divide the windows, or the rows of each window if
-there are few windows. After a restart with another number of workers, they divide what is left.
+A pass is a list of windows. A window consists of some parts of the files. The rows of a window are
+read together; with shuffling, the rows are also permuted together. The order "near" keeps the
+windows in the order of the files, and permutes rows only within blocks of a window. Windows and
+permutations depend only on the seed and the number of the pass, not on the number of workers.
+Workers divide the windows, or the rows of each window if there are few windows. After a restart
+with another number of workers, the workers divide the remaining rows.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class Item(NamedTuple):
     Args:
         window: number of the window.
         cuts: a number k leaves out the first k rows; a pair (p, n) keeps the p-th of n equal ranges
-            of the rows that are left.
+            of the remaining rows.
     """
 
     window: int
     cuts: tuple[Any, ...] = ()
 
     def range_of(self, rows: int) -> tuple[int, int]:
-        """Return the first row, and the row after the last, of a window with `rows` rows.
+        """Return the item's first row, and the row after its last, in a window of `rows` rows.
 
         Example:
             >>> Item(0, ((1, 2), 10)).range_of(100)
@@ -58,9 +59,11 @@ class PassOrder(NamedTuple):
     """Order of the rows in one pass.
 
     Args:
-        windows: windows in their order, each as numbers of its parts.
-        permutation: returns the order of a window's rows, or None for their own order; gets the
-            number of the window and its number of rows. Threads may call it in any order.
+        windows: the windows in the order of the pass; each window is a tuple of the numbers of its
+            parts.
+        permutation: function that returns the order of a window's rows, or None if the rows stay in
+            their order. The function's arguments are the number of the window and the number of
+            rows in the window. Threads may call the function for the windows in any order.
     """
 
     windows: Sequence[tuple[int, ...]]
@@ -70,13 +73,14 @@ class PassOrder(NamedTuple):
 class Order(NamedTuple):
     """Order of the rows in each pass.
 
-    `Rows.batches` takes an order of your own: a named tuple of JSON values, by which a saved
-    position is checked, with a method `of_pass` that returns the same for the same arguments.
+    `Rows.batches` also accepts an order that you define: a named tuple of JSON values with a method
+    `of_pass`, which must return the same order for the same arguments. A saved position stores the
+    JSON values, which must be the same when the position is loaded.
 
     Args:
-        shuffle: whether the order is random. Default: False.
+        shuffle: True for a random order. Default: False.
         seed: seed of the order. Default: 0.
-        buffer_rows: number of rows of a window of a random order, about. Default: 0.
+        buffer_rows: approximate number of rows of a window in a random order. Default: 0.
 
     Example:
         >>> import pyarrow as pa
@@ -100,10 +104,10 @@ class Order(NamedTuple):
         """Return the order of a pass.
 
         Args:
-            parts: parts of the files, of which `part.rows` is the number of rows if it is known.
+            parts: parts of the files; `part.rows` is the number of rows in the part, if known.
             number: number of the pass.
-            sequential: returns whether the parts of a file should stay in their order; gets the
-                part's `file`.
+            sequential: function that returns True if the parts of a file should stay in their
+                order. The function's argument is the `file` of a part.
         """
         if not self.shuffle:
             return PassOrder([(each,) for each in range(len(parts))], lambda window, rows: None)
@@ -130,7 +134,7 @@ class Order(NamedTuple):
 
 
 class NearOrder(NamedTuple):
-    """Order of the rows of the files, which is random only within blocks.
+    """The order of the rows in the files, except that rows are permuted within blocks.
 
     Args:
         seed: seed of the order.
@@ -157,7 +161,7 @@ class NearOrder(NamedTuple):
 def _windows(
     parts: Sequence[FilePart], order: Sequence[int], buffer_rows: int
 ) -> list[tuple[int, ...]]:
-    """Return windows of parts in an order; a window has `buffer_rows` rows, or a single part."""
+    """Group ordered parts into windows of at most `buffer_rows` rows, or of one larger part."""
     windows: list[tuple[int, ...]] = []
     window: list[int] = []
     rows = 0
@@ -172,7 +176,7 @@ def _windows(
 
 
 def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:
-    """Return one worker's share of a list of items: whole items, or a range of each if few.
+    """Return one worker's share of items: whole items, or a range of each item if there are few.
 
     Example:
         >>> divided([Item(0)], 1, 3)
@@ -190,14 +194,15 @@ class Division(NamedTuple):
 
     Args:
         workers: number of workers.
-        places: of each worker, number of the item and number of its rows that were read.
+        places: for each worker, the number of the item that the worker was reading, and the number
+            of the item's rows that were read.
     """
 
     workers: int
     places: tuple[tuple[int, int], ...]
 
     def rest(self, items: Sequence[Item]) -> list[Item]:
-        """Return the items that no worker has read."""
+        """Return the items, or ranges of items, that no worker has read."""
         left = []
         for worker, (item, rows) in enumerate(self.places):
             mine = divided(items, worker, self.workers)[item:]

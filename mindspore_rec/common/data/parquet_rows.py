@@ -23,7 +23,7 @@ class ParquetRows(FileRows):
     def __init__(self, file: DataFile) -> None:
         self.name = file.name
         self._file = file
-        # Bytes of a local file are read when they are needed; of others, many at a time.
+        # Bytes of local files are read only when needed; other files are read in large pieces.
         local = isinstance(file.filesystem, pafs.LocalFileSystem)
         self._options = ds.ParquetFragmentScanOptions(pre_buffer=not local)
         format = ds.ParquetFileFormat()
@@ -60,7 +60,7 @@ class ParquetRows(FileRows):
             ) from error
 
     def matching(self, expression: pc.Expression) -> set[int] | None:
-        """Return the row groups whose statistics allow rows of the filter."""
+        """Return the row groups whose statistics do not exclude the filter."""
         partition = None
         fields = list(self.schema)
         for name, text in self._file.partition.items():

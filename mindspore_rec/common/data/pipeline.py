@@ -26,9 +26,9 @@ class Slab(NamedTuple):
 
     Args:
         item: number of the item.
-        first: number of the item's rows before.
+        first: number of the item's rows before these rows.
         rows: the rows.
-        last: whether they are the last of the item.
+        last: True if these rows are the last of the item.
     """
 
     item: int
@@ -38,14 +38,16 @@ class Slab(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Settings with which windows are read.
+    """Settings for reading windows.
 
     Args:
         order: order of the pass.
-        fetch: returns a part as it is stored.
-        decode: returns the rows of a part; gets the part and what `fetch` returned.
-        in_order: whether `fetch` of a part is called in the order of the parts.
-        size: returns the number of rows of a part, about.
+        fetch: function that returns the stored form of a part.
+        decode: function that returns the rows of a part. The function's arguments are the number of
+            the part and the result of `fetch`.
+        in_order: function that returns True if `fetch` of a part must be called in the order of the
+            parts.
+        size: function that returns the approximate number of rows of a part.
         threads: number of threads that decode.
     """
 
@@ -58,10 +60,10 @@ class Reading(NamedTuple):
 
 
 def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -> Iterator[Slab]:
-    """Yield the rows of the items, beginning at one item, of which a number of rows is skipped.
+    """Yield the rows of the items from item `first` on, without the first `skip` rows of this item.
 
-    The rows of the next two windows are read ahead. More windows are read ahead until there are
-    more parts than threads, or two million rows.
+    Threads read the rows of the next two windows ahead. Further windows are read ahead until the
+    windows ahead contain more parts than there are threads, or two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
@@ -124,7 +126,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
 def _in_order(
     chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    """Yield the rows of chunks from `low` to before `high`."""
+    """Yield the rows `low` to `high` - 1 of all chunks together."""
     at = 0  # number of the chunk's first row
     for rows in chunks:
         begin, end = max(low - at, 0), min(high - at, rows.num_rows)
@@ -135,7 +137,10 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in an order; a column at a time, which stays in the cache."""
+    """Return the rows of chunks in an order.
+
+    Copy one column at a time, so that the column stays in the cache.
+    """
     indices = pa.array(order)
     arrays = []
     for place, field in enumerate(chunks[0].schema):
@@ -149,10 +154,10 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 
 
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-    """Yield batches of `size` rows, the last with fewer, and the place after each.
+    """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
 
-    Returns:
-        The rows; the number of the item after them, and the number of its rows that were used.
+    Returns: The rows of the batch; the number of the item in which the next batch begins, and how
+        many of this item's rows were used.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place: a position in the passes over the data, as JSON and back, on any number of workers."""
+"""Place: a position in the passes over the data, which any number of workers can load from JSON."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Place(NamedTuple):
 
     Args:
         number: number of the pass.
-        item: number of the worker's item; the number of items at the end of the pass.
+        item: number of the worker's next or unfinished item; the number of all items at the end of
+            the pass.
         rows: number of the item's rows that were read.
-        ended: whether the worker has read all of its items.
-        before: divisions of the pass among other numbers of workers before this one.
+        ended: True if the worker has read all of its items.
+        before: earlier divisions of the pass, among other numbers of workers.
     """
 
     number: int
@@ -39,7 +40,7 @@ class Place(NamedTuple):
     before: tuple[Division, ...] = ()
 
     def items(self, windows: int, worker: Worker) -> list[Item]:
-        """Return the worker's items of the pass, of which `item` is one."""
+        """Return all items that the worker reads in the pass."""
         items = [Item(each) for each in range(windows)]
         for division in self.before:
             items = division.rest(items)
@@ -63,22 +64,24 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
     """Return the position of a worker from the state of one worker or of all workers.
 
     Args:
-        state: result of `state`, or of `join_states` of the results of all workers.
-        worker: the worker that goes on. If the number of workers has changed, the workers divide
-            the rows that are left of the pass.
-        order: order of the rows, which must be the same.
-        data: digest of the data, which must be the same.
+        state: result of `Place.state`, or the results of all workers joined by `join_states`.
+        worker: the worker that continues. If the number of workers has changed, the workers divide
+            the remaining rows of the pass.
+        order: order of the rows, which must be the order in `state`.
+        data: digest of the data, which must be the digest in `state`.
 
     Raises:
-        TypeError: `state` is something else.
-        ValueError: the state has another order or other data, or lacks a worker.
+        TypeError: `state` is not a position.
+        ValueError: the state was saved with another order or other data, or a worker's state is
+            missing.
     """
     states = states_in(state) or [state]
     for each in states:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # Workers that divide rows are at one place, or further if they have no rows of the last batch.
+    # Workers that divide rows are at the same place; a worker that had no rows of the last batch
+    # may be further.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose rows by a hash of their place: random splits, thinned negatives."""
+"""Choose rows by a hash of their place in a file, for random splits and thinned negatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PlaceShare(NamedTuple):
 
     Args:
         seed: seed of the hash.
-        salt: makes hashes of one seed for several purposes independent.
+        salt: number of the purpose; hashes with different salts are independent.
         low: lower bound, at least 0.
         high: upper bound, at most 1.
     """
@@ -28,17 +28,17 @@ class PlaceShare(NamedTuple):
     high: float
 
     def mask(self, file: int, place: int, rows: int) -> np.ndarray:
-        """Return which rows of a part are chosen: bool ``[rows]``."""
+        """Return bool ``[rows]``: True for the rows of a part that are chosen."""
         drawn = place_shares(self.seed, self.salt, file, place, rows)
         return (drawn >= self.low) & (drawn < self.high)
 
 
 def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.ndarray:
-    """Return a number in [0, 1) for each of consecutive rows of a file: float64 ``[rows]``.
+    """Return numbers in [0, 1) for consecutive rows of a file, float64 ``[rows]``.
 
     Args:
         seed: seed of the hash.
-        salt: number of the purpose.
+        salt: number of the purpose, such as a split.
         file: number of the file in its source.
         place: place of the first row in the file.
         rows: how many rows.

@@ -40,32 +40,32 @@ def read(
 ) -> Rows:
     """Return the rows of files or of a data frame.
 
-    Files may be larger than memory, since rows are read when they are needed. Of the columns, only
-    those that are needed are read.
+    Files may be larger than memory, since rows are read when they are needed. Columns that are not
+    needed are not read.
 
     Args:
         source: path of a file (Parquet, CSV, TSV, Arrow IPC, JSON lines; text may be compressed as
             gz, zst or bz2), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
             folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
             frame of pandas or Polars, an Arrow table, or another object with
-            ``__arrow_c_stream__``; or `FileRows` of your own. Folders ``day=3`` in a folder or glob
-            are a column `day`.
-        schema: the `Schema` of the columns. Its columns alone are read, and are checked. Rows to
-            predict may lack label, weight, time and group. Default: None, all columns are read as
-            they are stored.
+            ``__arrow_c_stream__``; or an object of your own subclass of `FileRows`. If a path
+            contains folders such as ``day=3``, the rows get a column `day`.
+        schema: the `Schema` of the columns. Only the columns of the schema are read, and their
+            values are checked. Rows to predict may lack label, weight, time and group. Default:
+            None, all columns are read, without checks.
         columns: names of the columns that are read. Default: None, the columns of the schema, or
             all columns.
         where: filter, as for `Rows.where`. Default: None.
-        format: "parquet", "csv", "jsonl" or "ipc", or how text files are written: `CsvFormat` or
-            `JsonLinesFormat`. Default: None, by the names of the files.
-        filesystem: file system of `pyarrow.fs` or fsspec that has the paths. Default: None, by the
-            URI, else the local files.
-        bad_rows: what is done with rows that cannot be read. Default: None, the first of them is an
-            error.
-        sample: thins the rows with label 0. Default: None, all rows are read.
+        format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
+            `JsonLinesFormat`. Default: None, the names of the files decide.
+        filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
+            the file system of a URI, or local files for other paths.
+        bad_rows: treatment of rows that cannot be read. Default: None, the first row that cannot be
+            read raises an error.
+        sample: settings that thin the rows with label 0. Default: None, all rows are read.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: no file matches `source`.
         TypeError: an argument has a wrong type.
         ValueError: a file is empty, broken or of an unknown format, or a column is missing.
 
@@ -99,7 +99,7 @@ def read(
 
 
 def _columns_in(schema: Any, data: DataParts) -> list[str]:
-    """Return the columns of the schema that the data have; only features must be there."""
+    """Return the schema's columns that the data contain; only the features are required."""
     names = data.schema.names
     for name in schema.feature_names:
         if name not in names:

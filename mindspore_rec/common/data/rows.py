@@ -31,11 +31,11 @@ _SAMPLE_PARTS = 16
 
 
 class Rows:
-    """Rows of a source, as `read` returns them; nothing is read before it is needed.
+    """Rows of a source, as `read` returns them. Rows are read only when they are needed.
 
-    A view of the rows, such as `where` returns it, is new `Rows`; rows are never changed. Iteration
-    yields record batches in the order of the files. `len()` is the number of rows, for which files
-    of text, or rows with a filter, are read once.
+    Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
+    object. Iteration yields record batches in the order of the files. `len()` is the number of
+    rows; to count the rows of text files, or rows with a filter, `len()` reads the rows once.
 
     Args:
         selection: columns and rows of the source.
@@ -64,7 +64,7 @@ class Rows:
 
     @property
     def source(self) -> str:
-        """The source as messages name it."""
+        """Name of the source in messages."""
         return self._selection.data.source
 
     @property
@@ -83,7 +83,9 @@ class Rows:
         return self._selection.arrow_schema
 
     def count(self) -> int:
-        """Return the number of rows; see `len`. Rows of files without a filter are not read.
+        """Return the number of rows; see `len`.
+
+        No row is read if there is no filter and the files store their number of rows.
 
         Raises:
             ValueError: a row cannot be read.
@@ -94,7 +96,7 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # Only the columns of the filter decide which rows are counted.
+                # The count depends only on the columns of the filter.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -113,16 +115,16 @@ class Rows:
         return pa.Table.from_batches(batches, schema)
 
     def report(self) -> BadRowReport:
-        """Return how many rows were read so far, and which of them could not be read."""
+        """Return the number of rows read so far, and the rows that could not be read."""
         return self._selection.data.bad.report()
 
     # ---- views
 
     def select(self, columns: Sequence[str]) -> Rows:
-        """Return the rows with some of the columns, which alone are read.
+        """Return the rows with only some of the columns; other columns are not read.
 
         Raises:
-            ValueError: there is no such column, or a column is named twice.
+            ValueError: a column does not exist or is named twice.
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         known = self._selection.data.schema.names
@@ -136,15 +138,15 @@ class Rows:
     def where(self, expression: Any) -> Rows:
         """Return the rows for which a filter is true.
 
-        Row groups of Parquet whose statistics exclude the filter are not read.
+        Row groups of Parquet files are not read if their statistics exclude the filter.
 
         Args:
             expression: an expression of `pyarrow.compute`, such as ``pc.field("day") >= 3``, or
-                filters as `pyarrow.parquet.read_table` takes them: ``[("day", ">=", 3)]``. It reads
-                the values as they are stored.
+                filters in the form of `pyarrow.parquet.read_table`: ``[("day", ">=", 3)]``. The
+                expression applies to the stored values.
 
         Raises:
-            TypeError: `expression` is something else.
+            TypeError: `expression` is neither an expression nor a list of filters.
         """
         if isinstance(expression, (list, tuple)):
             expression = pq.filters_to_expression(list(expression))
@@ -159,12 +161,12 @@ class Rows:
     def split(self, *shares: float, seed: int = 0) -> tuple[Rows, ...]:
         """Return parts of the rows that are drawn at random, each row in exactly one part.
 
-        Which part a row is in follows from the seed, the number of its file and its place in the
-        file.
+        The seed, the number of a row's file and the row's place in the file decide the part of the
+        row.
 
         Args:
-            *shares: share of each part, in (0, 1). If they add up to less than 1, one more part has
-                the rest.
+            *shares: share of each part, in (0, 1). If the shares add up to less than 1, one more
+                part contains the rest.
             seed: seed of the draw, at least 0. Default: 0.
 
         Raises:
@@ -189,12 +191,13 @@ class Rows:
     def split_by_time(self, *shares: float, time: str | None = None) -> tuple[Rows, ...]:
         """Return parts of the rows in the order of their time: the first part has the oldest rows.
 
-        Rows of one time are in one part, and rows without a time in the first. The parts are
-        filters on the time column, so row groups of other times are not read.
+        Rows with equal times are in the same part, and rows without a time are in the first part.
+        The parts are filters on the time column, so a part does not read row groups whose times are
+        all in other parts.
 
         Args:
-            *shares: share of each part, in (0, 1), as nearly as equal times allow. If they add up
-                to less than 1, one more part has the rest.
+            *shares: share of each part, in (0, 1); equal times may change the shares slightly. If
+                the shares add up to less than 1, one more part contains the rest.
             time: name of the time column. Default: None, the schema's.
 
         Raises:
@@ -241,12 +244,13 @@ class Rows:
         return pa.Table.from_batches(batches, schema)
 
     def sample(self, rows: int, seed: int = 0) -> pa.Table:
-        """Return up to `rows` rows, drawn at random from parts of all files, in their order.
+        """Return at most `rows` rows, drawn at random from parts of all files, in the files' order.
 
-        Memory is bounded: rows come from about 16 row groups, or blocks of text, if there are more.
+        To bound memory, the rows are drawn from about 16 row groups or blocks of text, if there are
+            more.
 
         Args:
-            rows: number of rows; all rows are returned if there are no more.
+            rows: number of rows; if there are no more than `rows` rows, all rows are returned.
             seed: seed of the draw. Default: 0.
         """
         check_int("rows", rows, 1, 2**31 - 1)
@@ -283,30 +287,30 @@ class Rows:
         divide: str = "rows",
         order: Any = None,
     ) -> ArrowBatches:
-        """Return batches of the rows for a training; each iteration is a pass over the rows.
+        """Return batches of the rows for training; each iteration is a pass over the rows.
 
-        With `shuffle`, row groups are read in a random order, and rows are permuted within as many
-        consecutive row groups as `buffer_rows` has room for, at least one. The order of pass k
-        follows from (seed, k) alone. Blocks of 4 MiB take the place of row groups in files of text.
-        The blocks of one compressed file stay in order, so its rows are only permuted within the
+        With `shuffle`, row groups are read in a random order, and rows are permuted within windows:
+        as many consecutive row groups as fit in `buffer_rows` rows, at least one. The order of pass
+        k depends only on `seed` and k. In text files, blocks of 4 MiB replace row groups. The
+        blocks of one compressed file stay in order, so its rows are only permuted within the
         buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
-            shuffle: whether the order is random. 'near' permutes rows only within blocks of
-                `buffer_rows` rows, so that rows in the order of time stay nearly in this order.
+            shuffle: True for a random order. 'near' permutes rows only within blocks of
+                `buffer_rows` rows, so rows that are sorted by time stay nearly sorted.
                 Default: False, the order of the files.
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
-            buffer_rows: rows that are permuted together, about. Memory has about three times as
-                many rows. Default: 262,144.
-            divide: what several workers divide. "rows", the default: each worker reads all windows,
-                and takes its rows of each batch, so any number of workers trains on the same
-                batches as one process. "windows": each worker reads only its share of the windows
-                (the rows that are permuted together; in order, row groups), or its share of the
-                rows of each window if there are few.
-            order: an order of your own, which takes the place of `shuffle`, `seed` and
-                `buffer_rows`; see `Order`. Default: None.
+            buffer_rows: approximate number of rows that are permuted together. About three times as
+                many rows are in memory. Default: 262,144.
+            divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
+                selects its rows of each batch. So any number of workers trains on the same batches
+                as one process. With "windows", each worker reads only its share of the windows;
+                without `shuffle`, each row group is a window. If there are few windows, each worker
+                reads its share of the rows of each window.
+            order: an order that you define, which replaces `shuffle`, `seed` and `buffer_rows`; see
+                `Order`. Default: None.
 
         Returns:
             A source of batches, resumable in the middle of a pass, which workers can divide.

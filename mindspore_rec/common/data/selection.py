@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection: the columns and rows of a source that a view has, read part by part."""
+"""Selection: the columns and rows of a source that a view contains, read part by part."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Selection:
     Args:
         data: the source.
         schema: `Schema` of the columns. Default: None.
-        columns: names of the columns. Default: None, all of them.
-        where: filter on the values as they are stored. Default: None.
-        shares: rows that are chosen by their place.
+        columns: names of the columns. Default: None, all columns.
+        where: filter on the stored values. Default: None.
+        shares: splits that choose rows by their place in a file.
         sample: thinned negatives. Default: None.
     """
 
@@ -56,7 +56,7 @@ class Selection:
 
     @property
     def stored_names(self) -> list[str]:
-        """Names of the columns that are read to be in the batches."""
+        """Names of the columns that are read for the batches."""
         return list(self.data.schema.names if self.columns is None else self.columns)
 
     @property
@@ -100,7 +100,7 @@ class Selection:
         return self.data.parts if self.where is None else self.data.matching(self.where)
 
     def reading(self, parts: Sequence[FilePart], order: PassOrder, threads: int) -> Reading:
-        """Return how `read_items` reads the parts in the order of a pass."""
+        """Return the settings with which `read_items` reads the parts in the order of a pass."""
         return Reading(
             order,
             lambda each: self.data.fetch(parts[each]),
@@ -117,7 +117,7 @@ class Selection:
 
     @property
     def drops_faults(self) -> bool:
-        """True if rows that the schema refuses are left out, and are no errors."""
+        """True if rows that do not fit the schema are left out instead of raising an error."""
         return self.schema is not None and self.data.bad.settings.most_share > 0
 
     def known_count(self) -> int | None:
@@ -128,13 +128,13 @@ class Selection:
         return sum(each or 0 for each in rows)
 
     def why_empty(self) -> str:
-        """Return why there may be no rows, worded to follow "has no rows"."""
+        """Return the possible reason for no rows, as a text to append to "has no rows"."""
         if self.where is not None:
             return f" for which the filter {self.where} is true"
         return " in this part of a split" if self.shares else ""
 
     def digest(self) -> str:
-        """Return a digest of what the order of the rows follows from."""
+        """Return a digest of everything that decides the order of the rows."""
         parts = [tuple(each.part) for each in self.parts()]
         sample = None if self.sample is None else (self.sample.negatives, self.sample.seed)
         told = (self.data.sizes, parts, str(self.where), self.shares, sample)
@@ -146,13 +146,15 @@ class Selection:
     def _mask_names(self) -> list[str]:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
-            # An expression does not list its columns; a name that is no column only costs time.
+            # An expression does not list its columns, so column names are searched in the
+            # expression's text. If a found name is not a column of the expression, reading the
+            # column only costs time.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names
 
     def _mask(self, table: pa.Table, which: FilePart) -> np.ndarray | None:
-        """Return which rows are kept; None if all are."""
+        """Return a mask of the rows that are kept; None if all rows are kept."""
         rows, file, place = table.num_rows, which.file, which.part.place
         mask = np.ones(rows, bool)
         for share in self.shares:
@@ -165,7 +167,7 @@ class Selection:
         return None if mask.all() else mask
 
     def _positive(self, table: pa.Table) -> np.ndarray:
-        """Return which rows have the label 1, of several labels at least one."""
+        """Return a mask of the rows with label 1; with several labels, at least one must be 1."""
         assert self.sample is not None
         names = self.labels
         columns = [one_array(table.column(each)) for each in names]
@@ -196,7 +198,7 @@ class Selection:
         return self._without_faults(rows, which, mask)
 
     def _without_faults(self, table: pa.Table, which: FilePart, mask: Any) -> list[pa.RecordBatch]:
-        """Return the rows whose values the schema's columns can have, and count the others."""
+        """Return the rows whose values are legal in the schema, and count the other rows."""
         view = (which.file, which.part.number, str(self.where), self.shares, self.sample)
         if view in self.data.without_faults:
             return plain_batches(table)
@@ -230,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return the chunks of a table, at least one, without encodings that few functions support."""
+    """Return a table's chunks (at least one), decoded if few functions support the encoding."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

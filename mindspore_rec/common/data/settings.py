@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the readers: how text files are written, bad rows, thinned negatives."""
+"""Settings of the readers: formats of text files, bad rows, thinned negatives."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _WIDE_ENCODINGS = ("utf16", "utf32", "ucs2", "ucs4")
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """Form of the text files that `read` reads as CSV.
+    """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, a tab in files ``*.tsv``, else the
-            one of comma, semicolon, tab and bar that the header has most of.
+        separator: one character between values. Default: None, a tab in files ``*.tsv``. In other
+            files, the default is the most frequent of comma, semicolon, tab and bar in the header.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
         names: names of the columns, for files without a header. Default: None, the first line of
             each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
-        missing: texts that stand for a missing value, in all columns. Default: in columns of
-            numbers and times, the empty text, ``NA``, ``NaN``, ``null`` and others that pyarrow
-            takes for missing; in columns of texts, the empty text.
-        types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types that
-            fit the first 4 MiB of the first file.
-        newlines_in_values: whether a quoted value may have line breaks. Default: False, which reads
-            faster.
+        missing: texts that mean a missing value, in all columns. Default: in columns of numbers and
+            times, the empty text, ``NA``, ``NaN``, ``null`` and further texts that pyarrow treats
+            as missing; in columns of texts, only the empty text.
+        types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
+            inferred from the first 4 MiB of the first file.
+        newlines_in_values: True if a quoted value may contain line breaks. Default: False, which
+            reads faster.
 
     Raises:
         ValueError: an argument is out of range.
@@ -65,11 +65,11 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class JsonLinesFormat:
-    """Form of the text files that `read` reads as JSON lines: one object per line.
+    """Format of text files that `read` reads as JSON lines: one object per line.
 
     Args:
-        types: Arrow types by column name. Default: the types that fit the first 4 MiB of the first
-            file.
+        types: Arrow types by column name. Default: the types are inferred from the first 4 MiB of
+            the first file.
         encoding: encoding of the text. Default: ``"utf-8"``.
 
     Example:
@@ -101,14 +101,14 @@ class BadRows:
     """Treatment of rows that cannot be read.
 
     A row cannot be read if it has too many or too few values, a value that is not of the column's
-    type, or a value that the schema's column cannot have. `Rows.report` returns the number of bad
-    rows, and the first of them with file, place and reason.
+    type, or a value that is illegal in the schema. `Rows.report` returns the number of bad rows,
+    and the first bad rows with file, place and reason.
 
     Args:
-        most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row is an error.
-            The share is checked after every 100,000 rows, and at the end of a pass.
+        most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an
+            error. The share is checked after every 100,000 rows, and at the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. Default: None, they are only counted.
+            `reason` and `text`. Default: None, bad rows are only counted.
 
     Raises:
         ValueError: `most_share` is out of range.
@@ -129,17 +129,18 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Whether a row is kept follows from `seed` and the row's place in its file, and not from batch
-    size, order, threads or workers. Kept negatives get the weight ``1 / negatives``, so the
+    Only `seed` and a row's place in its file decide if the row is kept; batch size, order, threads
+    and workers do not matter. Kept negatives get the weight ``1 / negatives``, so the expected
     weighted mean of the labels is the mean of the whole file.
 
     Args:
         negatives: share of the rows with label 0 that are kept, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
-        label: name of the label's column, which is 0 or 1. Default: None, the labels of the
-            schema; a row is negative if all of them are.
-        weight: name of the column with the weights. Default: None, the weight column of the
-            schema, else ``"weight"``. If the data have the column, its values are multiplied.
+        label: name of the label's column, which is 0 or 1. Default: None, the labels of the schema;
+            a row is negative if all its labels are negative.
+        weight: name of the column with the weights. Default: None, the weight column of the schema,
+            or ``"weight"`` if there is none. If the data contain the column, its values are
+            multiplied by the weights of the thinned rows.
 
     Raises:
         ValueError: an argument is out of range.

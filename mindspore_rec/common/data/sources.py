@@ -40,13 +40,13 @@ class DataFile:
     """One file of a source.
 
     Args:
-        name: the file as messages name it.
-        path: its path in `filesystem`.
+        name: name of the file in messages.
+        path: path of the file in `filesystem`.
         filesystem: where it is.
         size: its bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
-        codec: name of its compression. Default: None.
-        partition: texts of the hive partitions in its path, by name.
+        codec: name of the file's compression. Default: None.
+        partition: the hive partitions in the file's path: texts by name.
     """
 
     name: str
@@ -58,7 +58,7 @@ class DataFile:
     partition: dict[str, str | None] = field(default_factory=dict)
 
     def stamp(self) -> tuple[int, int]:
-        """Return bytes and time of the last change, in nanoseconds, as they are now."""
+        """Return the file's present size in bytes and time of last change in nanoseconds."""
         info = self.filesystem.get_file_info(self.path)
         return info.size or 0, info.mtime_ns or 0
 
@@ -81,12 +81,13 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
     Args:
         source: a path, glob, folder or URI, or a sequence of them.
-        format: name of the format. Default: None, by the endings of the files' names.
-        filesystem: file system of pyarrow or fsspec. Default: None, by the URI, else local.
+        format: name of the format. Default: None, the endings of the files' names decide.
+        filesystem: file system of pyarrow or fsspec. Default: None, the file system of a URI, or
+            local files for other paths.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        TypeError, ValueError: the source is something else, or a file's format is not known.
+        FileNotFoundError: no file matches `source`.
+        TypeError, ValueError: the source is of another type, or a file's format is unknown.
     """
     each_source = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(each_source, Sequence) or not all(
@@ -117,7 +118,7 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
 def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
     system, path, prefix = _system_of(text, filesystem)
-    # A file whose name has a wildcard's characters is that file.
+    # If a file has this name, the name is not a glob, even with wildcards.
     info = system.get_file_info([path])[0]
     if info.type == pafs.FileType.NotFound and _WILD.search(path):
         base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
@@ -154,7 +155,7 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
 
 
 def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
-    """Return the file system, the path in it, and what messages write before the path."""
+    """Return the file system, the path in it, and the prefix of the path in messages."""
     if filesystem is not None:
         if isinstance(filesystem, pafs.FileSystem):
             return filesystem, _without_scheme(text), ""
@@ -168,7 +169,8 @@ def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
     if not _URI.match(text):
         return pafs.LocalFileSystem(), os.path.expanduser(text).rstrip("/") or "/", ""
     head, mark, options = text.partition("?")
-    # A glob has question marks too; options of a URI have the form name=value.
+    # A glob may also contain question marks, but only the options of a URI have the form
+    # name=value.
     if not re.fullmatch(r"[\w]+=[^/]*", options):
         head, mark, options = text, "", ""
     wild = _WILD.search(head)
@@ -217,7 +219,7 @@ def _hidden(path: str, base: str) -> bool:
 
 
 def _glob(path: str) -> re.Pattern[str]:
-    """Return the pattern of a glob: * and ? stay in a folder, ** does not."""
+    """Return a glob's pattern: * and ? match within a folder, ** also matches across folders."""
     made, at, path = "", 0, _plain(path)
     while at < len(path):
         if path.startswith("**/", at):
@@ -255,7 +257,7 @@ def _sniffed(system: pafs.FileSystem, path: str, name: str) -> str:
 
 
 def _hive(path: str) -> dict[str, str | None]:
-    """Return the partitions of a path, as of ``logs/day=3/part.parquet``."""
+    """Return the partitions in a path, such as ``logs/day=3/part.parquet``."""
     partition: dict[str, str | None] = {}
     for each in path.split("/")[:-1]:
         name, equals, value = each.partition("=")
@@ -266,7 +268,7 @@ def _hive(path: str) -> dict[str, str | None]:
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
-    """Return the types of the partitions: int64 if all their values are integers, else string."""
+    """Return the types of the partitions: int64 if all values are integers, string if not."""
     types: dict[str, pa.DataType] = {}
     for name in files[0].partition if files else ():
         values = [each.partition[name] for each in files if each.partition[name] is not None]

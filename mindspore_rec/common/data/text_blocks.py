@@ -20,16 +20,17 @@ _LONGEST = 256 << 20  # bytes of a line
 
 
 class TextBlocks:
-    """Blocks of a text file, each of whole records, re-encoded as UTF-8.
+    """Blocks of a text file, re-encoded as UTF-8. Each block consists of whole records.
 
-    Block k of a plain file has the records that begin in its bytes from ``k * BLOCK`` to before
-    ``(k + 1) * BLOCK``.
-    Compressed files, and files whose records may contain line breaks, are read from front to back.
+    Block k of an uncompressed file contains the records that begin in the file's bytes ``k *
+    BLOCK`` to ``(k + 1) * BLOCK - 1``. Compressed files, and files whose records may contain line
+    breaks, are read from front to back.
 
     Args:
         file: the file.
-        encoding: its encoding, in which a line break is one byte.
-        quote: character in whose pairs a line break ends no record. Default: "", none.
+        encoding: encoding of the file, in which a line break must be one byte.
+        quote: quote character; a line break between two quotes does not end a record. Default: "",
+            none.
     """
 
     def __init__(self, file: DataFile, encoding: str, quote: str = "") -> None:
@@ -42,7 +43,7 @@ class TextBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks; a file that is read from front to back is read once to count."""
+        """Number of blocks. To count, a file that is read from front to back is read once."""
         if self._count is None:
             if self.sequential:
                 self._count = sum(1 for _ in self._stream())
@@ -51,7 +52,10 @@ class TextBlocks:
         return self._count
 
     def first(self, size: int = _FIRST) -> bytes:
-        """Return the first whole records, of about `size` bytes. Default: 4 MiB."""
+        """Return whole records from the beginning of the file, about `size` bytes.
+
+        Default: 4 MiB.
+        """
         data = b""
         with self._file.stream() as opened:
             while len(data) < _LONGEST and (more := self._next(opened, size)):

@@ -29,7 +29,7 @@ class TextRows(FileRows):
     """Rows of one text file.
 
     Args:
-        name: the file as messages name it.
+        name: name of the file in messages.
         blocks: its blocks.
         bad: counts bad rows.
     """
@@ -56,7 +56,7 @@ class TextRows(FileRows):
         return self._blocks.read(number)
 
     def decode(self, number: int, fetched: Any, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of a block that can be read, and count the others."""
+        """Return the rows of a block that can be read, and count all other rows."""
         skipped, body = self.without_header(number, fetched)
         try:
             table = self.parse(body, columns)
@@ -67,18 +67,18 @@ class TextRows(FileRows):
 
     @abstractmethod
     def parse(self, body: bytes, columns: Sequence[str]) -> pa.Table:
-        """Return the rows of whole records; ArrowInvalid if one of them is bad."""
+        """Return the rows of whole records; raise ArrowInvalid if a record is bad."""
 
     @abstractmethod
     def records(self, body: bytes) -> list[bytes]:
         """Return the records of a block."""
 
     def without_header(self, number: int, data: bytes) -> tuple[int, bytes]:
-        """Return the number of header lines of a block, and what follows them."""
+        """Return the number of header lines of a block, and the bytes after the header."""
         return 0, data
 
     def reason(self, error: Exception, columns: Sequence[str]) -> str:
-        """Return why a record is bad, in words of columns and values."""
+        """Return the reason why a record is bad, with the column and the value."""
         if isinstance(error, UnicodeDecodeError):  # of pyarrow's own message
             return "it is not UTF-8 text: name the encoding in format="
         text = " ".join(str(error).split())

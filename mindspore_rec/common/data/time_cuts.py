@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times at which rows are cut by share, from one pass over the time column in bounded memory."""
+"""Find the times that split rows by share, in one pass over the time column and bounded memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ZONE = r":.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 
 
 class TimeCounts:
-    """Number of rows by time; times that are close share a count when there are too many.
+    """Count rows by time; if there are too many times, close times share a count.
 
     Args:
         most: number of counts that are kept.
@@ -40,9 +40,9 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return the time before which each cumulative share of the rows is, as nearly as it goes.
+        """Return a time for each cumulative share: about this share of the rows is earlier.
 
-        Rows of one time stay together.
+        Rows with equal times stay together.
         """
         ends = np.cumsum(self._counts)
         cuts = []
@@ -58,7 +58,7 @@ class TimeCounts:
 
 
 def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expression:
-    """Return the expression of a time column as a number or timestamp."""
+    """Return an expression for a column's times as numbers or timestamps."""
     field = pc.field(name)
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not is_text(plain):
@@ -69,7 +69,7 @@ def time_expression(name: str, kind: pa.DataType, format: str | None) -> pc.Expr
 
 
 def _iso_times(texts: Any) -> Any:
-    """Return texts in ISO 8601, an array or an expression, as UTC; some may have a time zone."""
+    """Convert texts in ISO 8601 (an array or an expression) to UTC; texts may have a time zone."""
     texts = texts.cast(pa.string())
     is_day = pc.less_equal(pc.utf8_length(texts), pa.scalar(10))
     utc = pc.if_else(is_day, pa.scalar(" 00:00Z"), pa.scalar("Z"))
@@ -79,7 +79,7 @@ def _iso_times(texts: Any) -> Any:
 
 
 def as_numbers(times: pa.Array) -> np.ndarray:
-    """Return known times as int64 in their order."""
+    """Return the times that are not missing, in their order, as int64."""
     kind = times.type
     known = times.drop_null()
     if pa.types.is_floating(kind):
@@ -91,7 +91,7 @@ def as_numbers(times: pa.Array) -> np.ndarray:
 
 
 def as_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
-    """Return a number of `as_numbers` as a value of the column's type."""
+    """Convert a number that `as_numbers` returned back to the column's type."""
     if pa.types.is_floating(kind):
         return pa.scalar(float(number), kind)
     if pa.types.is_temporal(kind):
@@ -102,11 +102,11 @@ def as_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
 def time_filters(
     times: Iterable[pa.Array], expression: pc.Expression, shares: Sequence[float], name: str
 ) -> list[pc.Expression]:
-    """Return one filter for each share of the rows in the order of time.
+    """Return one filter for each share of the rows; the first share has the oldest rows.
 
     Args:
         times: the times of all rows, in arrays.
-        expression: the time of a row.
+        expression: expression for the time of a row.
         shares: the shares; they add up to 1.
         name: name of the column.
 
@@ -144,7 +144,7 @@ def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
     """Return a time column as numbers or timestamps, as `time_expression` reads it.
 
     Raises:
-        ValueError: a text is no time.
+        ValueError: a text is not a time.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -160,7 +160,7 @@ def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
 
 
 def _parsed(texts: Any, format: str | None) -> Any:
-    """Return texts, an array or an expression, as timestamps."""
+    """Return texts (an array or an expression) as timestamps."""
     if format not in (None, "iso"):
         return pc.strptime(texts, format=format, unit="us")
     return _iso_times(texts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrub: the common loop of scrubbers, which search for rows that changed by themselves.
+"""Scrub: the common loop of scrubbers, which search for rows damaged by memory or disk faults.
 
 A round checks all rows once, a slice at a time, spread over a number of seconds. The interface
 `ScrubbedRows` divides the rows into slices and checks each slice. A trainer calls `step` after each
@@ -92,12 +92,12 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check slices that are due; this takes at most a quarter of the time since the last call.
+        """Check due slices; spend at most a quarter of the time since the last call.
 
         After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
 
         Raises:
-            Exception: rows are damaged, and `ScrubbedRows.look` raises an error.
+            Exception: `ScrubbedRows.look` raises an error because rows are damaged.
         """
         gap = min(time.monotonic() - self._last_step, _LONGEST_GAP)
         self.turn(_MOST_SHARE * gap)

@@ -24,7 +24,7 @@ class StateDigests:
 
     Attributes:
         run: id of the run.
-        version: number of training steps of the state.
+        version: number of training steps at which the state was written.
         state: id of the state.
         tables: digest of each table, by name, computed from the table's rows in memory and in
             tiers.

@@ -38,8 +38,8 @@ class Outcome:
     """Outcome of a job.
 
     Attributes:
-        code: exit code of the first worker that failed, or 128 plus the signal that ended the
-            worker. The code is 0 if all workers succeeded.
+        code: exit code of the first worker that failed, or 128 plus the number of the signal that
+            ended the worker. The code is 0 if all workers succeeded.
         seconds: seconds from the job's start to its end.
         end: rank and exit code of the first worker that failed; None if mpirun reported no failed
             worker.
@@ -136,13 +136,15 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
 
 
 def _say(text: str) -> None:
-    # The output may have no reader any more.
+    # The reader of the output may have gone.
     with contextlib.suppress(OSError):
         print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
 
 
 def run(job: Job, restarts: int = 0) -> Outcome:
-    """Run a job and copy its output. Return the outcome, and print it in one line on stderr.
+    """Run a job and copy its output.
+
+    Return the outcome, and print the outcome in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
     once. The workers are also asked to stop if the output can no longer be written, because its

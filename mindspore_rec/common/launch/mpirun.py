@@ -36,7 +36,7 @@ class Job:
             divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
             of `MINDSPORE_REC_HANG_LIMIT`, or 300.
-        bind: whether each worker is bound to separate cores if the host has enough cores.
+        bind: True to bind each worker to separate cores if the host has enough cores.
     """
 
     workers: int
@@ -93,7 +93,7 @@ def _is_setting(name: str) -> bool:
 
 
 def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the workers, from the launcher's environment.
+    """Return the workers' environment, made from the launcher's environment.
 
     Example:
         >>> job = Job(workers=2, program=("train.py",))
@@ -115,8 +115,8 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
     if job.hang_limit is not None:
         result[HANG_LIMIT] = f"{job.hang_limit:g}"
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # mpirun refuses to run as root, the usual user in a container, unless two variables are
-        # set.
+        # Unless two variables are set, mpirun refuses to run as root, the usual user in a
+        # container.
         result["OMPI_ALLOW_RUN_AS_ROOT"] = result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return result
 
@@ -161,7 +161,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
     """Parse `h1:2,h2:2`, and return for each host its number of workers.
 
-    A host without a number has one worker.
+    A host without a number gets one worker.
 
     Raises:
         ValueError: the text is malformed.

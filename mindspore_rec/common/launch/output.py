@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy the output of a job with the workers' ranks, and read mpirun's report of a worker's end."""
+"""Copy the output of a job with the workers' ranks, and parse mpirun's report of a worker's end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 __all__ = ["HANG_CODE", "End", "Lines", "Output", "end_in"]
 
-# Exit code of a worker that ends the job because the worker waited for too long
+# Exit code of a worker that waited too long for another worker and ends the job
 # (csrc/workers/mpi_job.h).
 HANG_CODE = 124
 
@@ -24,7 +24,7 @@ _EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ exiting
 
 
 class Output(Protocol):
-    """Writable file, which may be unbuffered."""
+    """Interface of a writable file, buffered or unbuffered."""
 
     def write(self, text: memoryview, /) -> int | None:
         """Write part of a text and return the part's length; None if the file is full."""
@@ -42,8 +42,9 @@ class End:
 
     Attributes:
         rank: its rank.
-        code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
-            the worker ended normally although another worker still waited for it.
+        code: the worker's exit code, or 128 plus the number of the signal that ended the worker.
+            The code is 0 if the worker ended normally while another worker still waited for this
+            worker.
     """
 
     rank: int
@@ -120,7 +121,7 @@ class Lines:
             self._write(line)
 
     def close(self) -> None:
-        """Write the lines of a block without its second line of dashes."""
+        """Write the lines of a block, except the block's second line of dashes."""
         for line in self._block or []:
             self._write(line)
         self._block = None

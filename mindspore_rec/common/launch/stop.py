@@ -39,7 +39,7 @@ class Stop:
     The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
     makes mpirun end the workers. If mpirun needs more than 5 s to end the workers, all processes
     are killed. The workers are also asked to stop if nobody reads the output any more. If workers
-    still run after 20 s, mpirun ends them.
+    still run after 20 s, mpirun ends these workers.
 
     Attributes:
         asked: number of signals so far.
@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the process that must be stopped. The process is an mpirun that leads a session."""
+        """Set the process that must be stopped. The process is mpirun, the leader of a session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -72,7 +72,7 @@ class Stop:
             self._end()
 
     def lose_output(self, error: OSError) -> bool:
-        """Record that writing the output failed. Return True if this is the first failure."""
+        """Record that writing the output failed. Return True if no earlier failure was recorded."""
         with self._lock:
             if self.lost is not None:
                 return False
@@ -88,7 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # Until the process has been waited for, no new session can have the same id.
+        # Until the launcher has waited for the ended process, no new session can have the same id.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -137,8 +137,8 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     pairs = positive.size * negative.size
     if pairs == 0:
         return float("nan")
-    # Each score of the smaller class is searched for among the scores of the larger class, because
-    # this needs the fewest searches.
+    # Search for each score of the smaller class among the scores of the larger class: this needs
+    # the fewest searches.
     swapped = positive.size > negative.size
     few, many = (negative, positive) if swapped else (positive, negative)
     few, many = np.sort(few), np.sort(many)
@@ -269,7 +269,7 @@ def log_loss(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         weight: ``[B]``, weights of the rows. Default: None, every row counts once.
-        from_logits: whether the predictions are logits. Default: False.
+        from_logits: True if the predictions are logits. Default: False.
 
     Returns:
         The log loss, or NaN if all weights are 0.
@@ -286,7 +286,7 @@ def log_loss(
 
 
 def weighted_mean(values: npt.NDArray[np.floating], weight: npt.NDArray[np.floating]) -> float:
-    """Compute the mean of values ``[B]``, each times its weight; NaN if all weights are 0.
+    """Compute the weighted mean of values ``[B]``; NaN if all weights are 0.
 
     Examples:
         >>> weighted_mean(np.array([1.0, 4.0]), np.array([2.0, 1.0]))
@@ -329,7 +329,7 @@ def normalized_entropy(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         weight: ``[B]``, weights of the rows. Default: None, every row counts once.
-        from_logits: whether the predictions are logits. Default: False.
+        from_logits: True if the predictions are logits. Default: False.
 
     Returns:
         The normalized entropy (0 is perfect), or NaN if all labels are equal, because the entropy
@@ -348,7 +348,7 @@ def normalized_entropy(
 
 
 def background_entropy(positives: float, rows: float) -> float:
-    """Compute the entropy in nats of the rate ``positives / rows``, of numbers or sums of weights.
+    """Compute the entropy of ``positives / rows`` in nats, from counts or from sums of weights.
 
     The entropy is the log loss of a model that predicts ``positives / rows`` for every row. The
     result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
@@ -378,7 +378,7 @@ def calibration(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         weight: ``[B]``, weights of the rows. Default: None, every row counts once.
-        from_logits: whether the predictions are logits. Default: False.
+        from_logits: True if the predictions are logits. Default: False.
 
     Returns: The ratio, or NaN if there is no positive label.
 
@@ -412,7 +412,7 @@ def reliability_curve(
         bins: number of bins of equal width, or rising edges from 0 to 1. Click rates are low, so
             edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more detail than bins of
             equal width. Default: 10.
-        from_logits: whether the predictions are logits. Default: False.
+        from_logits: True if the predictions are logits. Default: False.
 
     Raises:
         ValueError: ``bins`` is below 1, or its edges do not rise from 0 to 1.

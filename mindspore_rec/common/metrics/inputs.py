@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the arguments of metrics, and convert them to 1-D arrays.
 
-Pure NumPy. Every function takes the argument's ``name`` for its error messages.
+Pure NumPy. Every function has an argument ``name``, which its error messages contain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
     Args:
         values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. Values ``[B]`` and ``[B, 1]`` belong
             to every task.
-        name: the argument's name for errors.
+        name: name of the argument in error messages.
         task: column of ``[B, T]``. Default: 0.
 
     Returns:
@@ -149,7 +149,7 @@ def as_weights(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
 
 
 def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-    """Return group keys ``[B]`` as int64. Unsigned 64-bit keys keep their bits.
+    """Return group keys ``[B]`` as int64. The bits of unsigned 64-bit keys do not change.
 
     Raises:
         TypeError: not integers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of items among all items, and the best items, by products of vectors."""
+"""Compute the ranks of items among all items, and the best items, from products of vectors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def rank_targets(
     The score of an item is the product of the user's vector and the item's vector, plus the item's
     bias. Scores are computed in native code, in tiles of 64 users and 256 items on all threads, so
     no matrix of all users and items is stored. Each score is summed in float32 in the order of the
-    vectors' numbers. So ranks do not depend on the number of threads, on the instruction set and on
-    the other users of the call.
+    vectors' numbers. So ranks do not depend on the number of threads, the instruction set or the
+    other users in the call.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.
@@ -39,13 +39,14 @@ def rank_targets(
             row. The items of row b are ``values[offsets[b]:offsets[b + 1]]``. A target's rank does
             not count other targets of the row.
         masked: pair ``(values, offsets)`` of items that are not counted, for instance the items
-            that a user already has. A target counts, even if it is masked. Default: None.
+            that a user already has. A masked target is still ranked. Default: None.
         bias: float32 ``[I]``, is added to the scores of the items. Default: None.
 
     Returns:
         float64 ``[B]``, or ``[N]`` for a pair with N values: 1, plus the number of counted items
-        with a higher score, plus half the number of counted items with the same score. If a score
-        overflows to NaN, the item is above the target, and a target with a NaN score is last.
+        with a higher score, plus half the number of counted items with the same score. If an item's
+        score overflows to NaN, the item counts as higher than the target. A target with a NaN score
+        is last.
 
     Raises:
         ValueError: a shape is wrong, a vector or bias is not finite, an item is outside ``[0, I)``,
@@ -74,7 +75,7 @@ def top_items(
     masked: Lists | None = None,
     bias: npt.ArrayLike | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Find the k items with the highest scores for each row, as :func:`rank_targets` scores them.
+    """Find each row's k items with the highest scores; :func:`rank_targets` defines the scores.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.
@@ -85,9 +86,9 @@ def top_items(
         bias: float32 ``[I]``, is added to the scores of the items. Default: None.
 
     Returns:
-        Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. Of
-        equal scores, the item with the smaller number is first. If a row has fewer than k items,
-        the other places have the item -1 and the score -infinity.
+        Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If
+        scores are equal, the item with the smaller number is first. If a row has fewer than k
+        items, the other places have the item -1 and the score -infinity.
 
     Raises:
         ValueError: ``k`` is below 1, a shape is wrong, a vector or bias is not finite, an item is

@@ -3,18 +3,18 @@
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
 relevant. A target's rank is 1 plus the number of the row's other items above the target; other
-targets of the row do not count. **Ties**: an item with the same score as the target counts half.
-This is the mid rank, the mean rank over all orders of the tied items. So a model that gives all
-items one score ranks a target in the middle, not first. Ranks come from :func:`mid_ranks`,
+targets of the row are not counted. **Ties**: an item with the target's score counts one half. This
+is the mid rank, the mean rank over all orders of the tied items. So a model that gives all items
+the same score ranks a target in the middle, not first. Ranks come from :func:`mid_ranks`,
 :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
-Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` has the ranks
-of all rows one after the other, ``[N]``, and ``offsets`` ``[B + 1]``: row b has the ranks from
-``offsets[b]`` up to ``offsets[b + 1]``. The targets of a row are sorted by rank, and the i-th of
-them has the *place* rank + i - 1. A target is among the first k items if its place is at most k.
+Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``
+contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
+``rank[offsets[b]:offsets[b + 1]]``. The targets of a row are sorted by rank. The *place* of the
+i-th target is its rank + i - 1. A target is among the first k items if its place is at most k.
 
-Each metric is the mean over the rows. The mean does not depend on the order of the rows: values of
-rows are rounded to multiples of 2^-52, and added as integers.
+Each metric is the mean over the rows. The mean does not depend on the order of the rows, because
+the rows' values are rounded to multiples of 2^-52 and added as integers.
 
 Every function raises ValueError if there are no rows, if a row has no target, if a rank is below 1
 or NaN, and if ``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is
@@ -60,7 +60,8 @@ class Places(NamedTuple):
     """Places of the targets of rows, sorted in each row.
 
     Attributes:
-        place: float64 ``[N]``, the places of all rows one after the other.
+        place: float64 ``[N]``, the places of the first row's targets, then of the second row's, and
+            so on.
         start: int64 ``[B]``, the index of each row's first place.
         number: int64 ``[B]``, the number of each row's targets, at least 1.
         order: int64 ``[N]``, each target's number in its row, from 1.
@@ -77,8 +78,9 @@ def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) ->
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that are looked at.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+        k: only the first k items of a row count.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target.
 
     Returns:
         The recall in ``[0, 1]``.
@@ -99,8 +101,9 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that are looked at.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+        k: only the first k items of a row count.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target.
 
     Examples:
         >>> hit_rate([1, 30, 2], 10, offsets=[0, 2, 3])
@@ -113,14 +116,15 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
     """Compute the mean normalized discounted cumulative gain of the first k items.
 
     A target at the place p gains ``1 / log2(p + 1)``, also for a mid rank between two whole
-    numbers. The sum is divided by the sum of the best ranking, which has ``min(targets, k)``
-    targets at its first places. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
+    numbers. The sum is divided by the sum of the best ranking, whose first places are
+    ``min(targets, k)`` targets. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
     of IR techniques (https://doi.org/10.1145/582415.582418), with gains of 0 and 1.
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that are looked at.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+        k: only the first k items of a row count.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target.
 
     Examples:
         >>> ndcg([1, 3, 30], 10)
@@ -138,8 +142,10 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: rows without a target among the first k items count 0. Default: None, all items.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+        k: the value of a row without a target among the first k items is 0. Default: None, all
+            items.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target.
 
     Examples:
         >>> mean_reciprocal_rank([1, 4])
@@ -154,13 +160,14 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
     """Compute the mean average precision of the first k items (MAP@k).
 
     The average precision of a row is the sum of i / p over the row's targets among the first k
-    items, divided by ``min(targets, k)``: the i-th of these targets is at the place p.
+    items, divided by ``min(targets, k)``; p is the place of the i-th target.
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that are looked at.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target. Then the
-            value equals :func:`mean_reciprocal_rank`.
+        k: only the first k items of a row count.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target. With one target per row, the value equals
+            :func:`mean_reciprocal_rank`.
 
     Examples:
         >>> average_precision([1, 3], 10, offsets=[0, 2])  # places 1 and 4
@@ -177,8 +184,9 @@ def ranking_values(
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that are looked at. None: all items.
-        offsets: ``[B + 1]``, where the rows begin. Default: None, each row has one target.
+        k: only the first k items of a row count. None: all items.
+        offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
+            Default: None, each row has one target.
 
     Returns:
         float64 ``[B]``, whose mean is the metric.
@@ -217,7 +225,7 @@ def coverage(items: npt.ArrayLike, catalogue: int) -> float:
 
 
 def seen_items(items: npt.ArrayLike, catalogue: int) -> npt.NDArray[np.bool_]:
-    """Return which of all items ``[catalogue]`` are in lists; see :func:`coverage`."""
+    """Return bools ``[catalogue]``: True for items that are in a list; see :func:`coverage`."""
     if catalogue < 1:
         raise ValueError(f"catalogue must be at least 1, got {catalogue}")
     listed = np.asarray(items).reshape(-1)
@@ -304,7 +312,7 @@ def relevant_ranks(
 
 
 def _ranks_beside(scores: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return mid ranks of scores among the other items' sorted scores."""
+    """Return the mid ranks of scores among the sorted scores of other items."""
     not_above = np.searchsorted(others, scores, "right")
     below = np.searchsorted(others, scores, "left")
     return 1.0 + (len(others) - not_above) + 0.5 * (not_above - below)
@@ -418,7 +426,7 @@ def _most_hits(places: Places, k: int | None) -> npt.NDArray[np.int64]:
 
 
 def _row_sums(places: Places, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the sums of the rows' values, each added in the order of the places."""
+    """Return the sum of each row's values, added in the order of the places."""
     row = np.repeat(np.arange(len(places.number)), places.number)
     # Without rows, bincount returns integers.
     return np.bincount(row, values, len(places.number)).astype(np.float64)
@@ -428,7 +436,7 @@ def _row_sums(places: Places, values: npt.NDArray[np.float64]) -> npt.NDArray[np
 
 
 def fixed_sum(values: npt.NDArray[np.float64]) -> int:
-    """Return the sum of values in ``[0, 1]``, each rounded to a multiple of 2^-52, times 2^52.
+    """Return 2^52 times the sum of values in ``[0, 1]``, each rounded to a multiple of 2^-52.
 
     Examples:
         >>> fixed_sum(np.array([0.5, 0.25])) / 2**52
@@ -440,7 +448,7 @@ def fixed_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def mean_of_sum(total: int, rows: int) -> float:
-    """Return the mean of the rows whose :func:`fixed_sum` is given; NaN without rows."""
+    """Return the mean of rows from their :func:`fixed_sum`; NaN without rows."""
     return total / (rows << _BITS) if rows else float("nan")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the function that makes a network: by the function's name, or in a checkpoint's manifest."""
+"""Find the function that makes a network, by its name or in a checkpoint's manifest."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--network` (function that makes the network) and `--input` (its inputs) to a parser."""
+    """Add the options `--network` (function that makes the network) and `--input` to a parser."""
     parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",

@@ -32,9 +32,9 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    A call reads rows and dense parameters under a lock that concurrent calls share. When the rows
+    A call reads rows and dense parameters under a lock that concurrent calls share. After the rows
     are read, the call releases the lock and computes. Dense parameters are inputs of the model. So
-    a delta can replace them, and the model need not be compiled again.
+    a delta can replace the parameters, and the model need not be compiled again.
 
     Args:
         network: the network.
@@ -85,7 +85,7 @@ class OnnxRunner(Runner):
         self.tables = tables
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Look up the rows, and return a function that computes the outputs."""
+        """Look up the rows, and return a function that computes the outputs from the rows."""
         assert self.inputs is not None
         inputs = {spec.name: each for spec, each in zip(self.inputs, arrays, strict=True)}
         if self._ids is not None:

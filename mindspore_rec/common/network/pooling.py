@@ -20,13 +20,13 @@ def pooled(
     """Return one row per bag, float32 `[bags, dim]`; zeros for a bag without members.
 
     Args:
-        rows: rows of the ids, float32 `[bags, length, dim]`, or `[N, dim]` with offsets. The row of
-            a padding key is zeros.
+        rows: the table's rows for the ids, float32 `[bags, length, dim]`, or `[N, dim]` with
+            offsets. The row of a padding key is zeros.
         ids: array of the ids, with the shape of `rows` without the last dimension.
         lookup: lookup with the combiner and the padding key. A padding key is not a member of a
             bag.
         offsets: first position of each bag. Default: each row of the ids is a bag.
-        weights: weights of the ids, float32 of the shape of `ids`. Default: all 1.
+        weights: weights of the ids, float32, in the shape of `ids`. Default: all 1.
 
     Example:
         >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

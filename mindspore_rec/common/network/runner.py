@@ -38,9 +38,9 @@ class Runner(ABC):
         lock: lock that is held during `start` and during changes.
         network: MindSpore's Cell, or None.
         features: feature pipeline that the builder returned together with the network, or None.
-        inputs: inputs of the network, or None if they are not known.
+        inputs: inputs of the network, or None if the inputs are not known.
         tables: the network's tables by name.
-        parameters: the network's dense parameters, which have `name`, `shape` and `dtype`.
+        parameters: the network's dense parameters: objects with `name`, `shape` and `dtype`.
     """
 
     name: str

@@ -31,7 +31,7 @@ class SharedLock:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold the lock together with other readers."""
+        """Hold the lock as a reader, possibly at the same time as other readers."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers)
             self._readers += 1

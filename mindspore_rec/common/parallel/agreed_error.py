@@ -21,7 +21,7 @@ def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
 
     Args:
         rank: index of this worker.
-        worker: index of the worker that the error is about.
+        worker: index of the worker that caused the error.
         error: the exception to raise.
 
     Example:

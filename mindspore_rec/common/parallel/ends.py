@@ -17,8 +17,8 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# After an uncaught exception, a program may take this many seconds to end. Without a limit, threads
-# that wait for other workers would delay the end of this program and of the other workers.
+# Seconds in which a program must end after an uncaught exception. Without a limit, threads that
+# wait for other workers would delay the end of this program and of the other workers.
 _GRACE = 10.0
 
 
@@ -26,7 +26,7 @@ class ProgramEnds:
     """Observer of the end of a worker's program.
 
     Attributes:
-        failed: whether an uncaught exception has ended the main thread.
+        failed: True if an uncaught exception has ended the main thread.
     """
 
     def __init__(self) -> None:

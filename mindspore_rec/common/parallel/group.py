@@ -28,7 +28,10 @@ class Engine(Protocol):
         """Compute with `threads` threads, unless the program has chosen a number of threads."""
 
     def wait(self) -> None:
-        """Wait until all started operators are done. Raises the error of a failed operator."""
+        """Wait until all operators that were started have finished.
+
+        Raises the error of a failed operator.
+        """
 
 
 class WorkerGroup:
@@ -110,8 +113,8 @@ class WorkerGroup:
             digest: any text, a checksum for example.
 
         Raises:
-            WorkerError: the digests differ. All workers raise the error, which names the ranks that
-                differ from the majority.
+            WorkerError: the digests differ. All workers raise this error, and its message names the
+                ranks that differ from the majority.
 
         Example:
             >>> worker_group().require_equal("configuration", "1f0a")
@@ -161,7 +164,7 @@ class WorkerGroup:
         Args:
             step: the step number.
             samples: number of samples of each worker, by rank.
-            summed: whether losses are sums over samples instead of means. Gradients of sums are
+            summed: True if losses are sums over samples instead of means. Gradients of sums are
                 added instead of averaged. Default: False.
 
         Raises:

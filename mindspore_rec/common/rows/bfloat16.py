@@ -30,14 +30,14 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         raise TypeError(f"values must be float32, got {values.dtype}")
     bits = np.ascontiguousarray(values).view(np.uint32).reshape(values.shape)
-    # The sum can overflow only for NaN.
+    # The sum below can overflow only for NaN.
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
     quiet = bits >> np.uint32(16) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16 numbers to float32, which represents all of them exactly.
+    """Convert bfloat16 numbers to float32, which represents every bfloat16 number exactly.
 
     Args:
         bits: uint16 of any shape.

@@ -18,10 +18,10 @@ __all__ = ["HostRows"]
 
 
 class HostRows(NativeAccess):
-    """Access to rows by key from the host; each call first waits for running operators.
+    """Methods that read and write rows by key; each call first waits for running operators.
 
-    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. No method counts an
-    occurrence of a key for admission, or trains a row.
+    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. These methods do not count
+    occurrences for admission, and do not train rows.
     """
 
     @property
@@ -34,11 +34,11 @@ class HostRows(NativeAccess):
         return self._synchronised().keys()
 
     def has_rows(self, keys: np.ndarray) -> np.ndarray:
-        """Return which keys (int32 or int64) have a row, as a bool array of the shape of `keys`."""
+        """Return a bool array of the shape of `keys` (int32 or int64): True for keys with a row."""
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return values as an evaluation lookup reads them; the table does not change.
+        """Return the values that an evaluation lookup returns; the table does not change.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -81,7 +81,7 @@ class HostRows(NativeAccess):
         self._synchronised().put(keys, values)
 
     def erase_rows(self, keys: np.ndarray) -> int:
-        """Remove values, optimizer states and counts of keys; return how many keys had a row."""
+        """Remove values, optimizer states and counts of keys; return the number of removed rows."""
         return self._synchronised().erase(keys)
 
     def clear_rows(self) -> None:
@@ -89,7 +89,7 @@ class HostRows(NativeAccess):
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
-        """From now on, keep rows with 8 or 4 bits per number; this is for serving.
+        """From now on, store rows with 8 or 4 bits per number, for serving.
 
         Rows that are written or imported later are quantised with the arithmetic of
         `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.
@@ -99,7 +99,7 @@ class HostRows(NativeAccess):
 
         Raises:
             ValueError: `rows` is not a legal type, the table is distributed over several workers,
-                or it has rows, an optimizer, tiers below host memory or a device cache.
+                or the table has rows, an optimizer, tiers below host memory or a device cache.
 
         Example:
             >>> import numpy as np
@@ -154,7 +154,7 @@ class HostRows(NativeAccess):
     def export_parts(
         self, take: Callable[[dict[str, np.ndarray]], None], with_state: bool = False
     ) -> None:
-        """Call a function with all rows, a part at a time, in no particular order.
+        """Pass all rows to a function, a part at a time, in no particular order.
 
         Args:
             take: function that is called with arrays in the form that `export_rows` returns. The
@@ -228,8 +228,8 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values have changed in memory by themselves.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. If a row has not been trained or written since the last delta, it must still have the
-        stored digest. Trained or written rows cannot be checked before the next delta.
+        delta. If a row has not been trained or written since the last delta, the row must still
+        have the stored digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
@@ -299,7 +299,7 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, its column is set to initial values.
+        If an array is missing, the rows' values of this array are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission and eviction: the policies by which a key of a hash table gets and loses its row."""
+"""Admission and eviction: policies that decide when a key of a hash table gets or loses a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CountAdmission:
 
     The count is exact: the number of occurrences in training, times the lookup's
     `faae_coefficient`. A key is admitted either for a whole batch or not at all. For a key that is
-    not admitted yet, lookups return the table's `unknown_value`, and nothing is trained. A second
+    not admitted yet, lookups return the table's `unknown_value`, and no row is trained. A second
     epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first epoch.
 
     Args:
@@ -200,17 +200,18 @@ class Eviction:
             from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
-        order: the rows that are evicted first if a table has too many rows. With 'lru', the least
-            recently used rows are evicted first. With 'lfu', the least frequently used rows are
-            evicted first. With 'lfu_decay', the least frequently used rows are evicted first, but
-            an occurrence counts half after `half_life_steps`. With 'score', the rows with the
-            lowest score from `table.set_scores` (default: 0) are evicted first. Among equal rows,
-            the least recently used row is evicted first. Default: 'lru'.
-        half_life_steps: number of steps, above 0, after which an occurrence counts half. The
-            argument is required with 'lfu_decay', and illegal with all other orders.
+        order: order of eviction if a table has too many rows. With 'lru', the least recently used
+            rows are evicted first. With 'lfu', the least frequently used rows are evicted first.
+            With 'lfu_decay', the least frequently used rows are evicted first, but the count of an
+            occurrence halves every `half_life_steps` steps. With 'score', the rows with the lowest
+            score from `table.set_scores` (default: 0) are evicted first. Among equal rows, the
+            least recently used row is evicted first. Default: 'lru'.
+        half_life_steps: number of steps, above 0, after which the count of an occurrence halves.
+            The argument is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
-            avoid this, choose a limit below the norm of initial values, or the trigger 'callback'.
+            keep rows with initial values, choose a limit below the norm of these values, or the
+            trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only when `table.evict()` is
             called, for example by `EvictCallback`. Default: 'step'.

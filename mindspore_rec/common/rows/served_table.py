@@ -27,7 +27,7 @@ class ServedTable(HostTable):
     Attributes:
         dim: number of floats in a row.
         key_dtype: as given.
-        drops_old_rows: whether the table evicts rows by age.
+        drops_old_rows: True if the table evicts rows by age.
 
     Example:
         >>> import numpy as np
@@ -56,9 +56,9 @@ class ServedTable(HostTable):
         return self._table
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts of rows, bytes and operations, as `TableParameter.stats` does."""
+        """Return the same counts of rows, bytes and operations as `TableParameter.stats`."""
         return self._table.stats()
 
     def close(self) -> None:
-        """Free the rows and the name."""
+        """Free the table's rows and its name."""
         self._table.close()

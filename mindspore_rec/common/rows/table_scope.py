@@ -16,7 +16,7 @@ _counts: dict[str, itertools.count[int]] = {}  # of the program's scope
 
 
 def current_scope() -> int:
-    """Return the scope of tables that the calling thread makes; 0 is the program's scope."""
+    """Return the scope for new tables of the calling thread; 0 is the program's scope."""
     return getattr(_here, "scope", 0)
 
 

@@ -87,7 +87,7 @@ class TableState(NativeAccess):
         """Set the event time of the next batch, before the lookups of the batch.
 
         The table's watermark is the greatest event time so far. Late events never decrease the
-        watermark. Rows of a late batch count as seen at the watermark.
+        watermark. Rows that a late batch looks up count as seen at the watermark.
 
         Args:
             seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
@@ -111,7 +111,7 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        The first event time is also the time of older rows.
+        Rows that are older than all event times also get the first event time.
         """
         return self._synchronised().first_time
 

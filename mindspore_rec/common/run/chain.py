@@ -3,8 +3,8 @@
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
-The number in a directory's name is the step. A full checkpoint and a delta of the same step lead to
-the same state.
+The number in a directory's name is the step. Loading a full checkpoint, or applying a delta of the
+same step, leads to the same state.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def check_follows(before: Entry, entry: Entry) -> None:
 def verify(entry: Entry, names: Container[str] | None = None) -> None:
     """Check size, checksum and contents of every file of a checkpoint against its manifest.
 
-    The contents are checked too, because the checksums may have been computed from wrong contents.
+    The contents are checked too, because contents may have been wrong before their checksums were
+    computed.
 
     Args:
         entry: the checkpoint.

@@ -206,7 +206,7 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if the checkpoint's digests are compared: if it is full, or the last checkpoint.
+    """Return True if the checkpoint's digests are compared: it is a full or the last checkpoint.
 
     A comparison reads all rows of the state. The digests of a full checkpoint also cover the
     earlier deltas from which it was merged.
@@ -257,7 +257,7 @@ def _diff(first: Path, second: Path) -> int:
 
 
 def _printable(text: str) -> str:
-    """Escape the control characters of a text, because names from files may contain some."""
+    """Escape control characters of a text, because names from files may contain such characters."""
     return text if text.isprintable() else ascii(text)
 
 

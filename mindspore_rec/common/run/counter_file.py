@@ -76,8 +76,8 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
     """Check a file of counters against its table's admission, which `admission_of` returned.
 
     Raises:
-        CheckpointError: the file is damaged, or has counters of another kind, or has a counter for
-            a key outside `share`.
+        CheckpointError: the file is damaged, contains counters of another kind, or contains a
+            counter for a key outside `share`.
     """
     counts = {".sketch": "sketch", ".arrow": "keys"}[path.suffix]
     if counts_of(admission.partition(" ")[0]) != counts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Difference between two states of one run or of two runs."""
+"""Compare two states of one run or of two runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TableDifference:
 
     Attributes:
         only_first, only_second: rows whose key is only in the first, or only in the second state.
-        changed: rows of both states whose bits differ.
+        changed: rows that are in both states and whose bits differ.
         same: rows that have the same bits in both states.
         largest: greatest absolute difference of a value.
     """
@@ -40,8 +40,9 @@ class Difference:
     """Difference of two states.
 
     Attributes:
-        tables: differences by name, for the tables that both states have.
-        only_first, only_second: names of tables and parameters that only one state has.
+        tables: differences by name, for tables that are in both states.
+        only_first, only_second: names of tables and parameters that are only in the first, or only
+            in the second state.
         dense: greatest absolute difference, by name, of each parameter that differs.
     """
 

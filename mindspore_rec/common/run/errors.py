@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CheckpointError: the exception of checkpoints that cannot be read."""
+"""CheckpointError: the exception for checkpoints that cannot be read."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ def export_table(
     with_state: bool = False,
     numbers: str = "float32",
 ) -> int:
-    """Write the rows in the order of their keys; return the number of rows.
+    """Write the rows in the order of the keys; return the number of written rows.
 
     Args:
         chain: checkpoints from `newest_chain`.
         name: name of the table.
         path: a new file, with one of the suffixes `ENDINGS`. A `.csv` file has the columns key,
             value_0, value_1, ..., [state_0, ...], count, last_step, last_time.
-        with_state: whether to write the optimizer's state. Default: False.
+        with_state: True to write the optimizer's state too. Default: False.
         numbers: 'float32', 'int8' or 'int4'. With 'int8' and 'int4', the file has the columns of
             `quantized_file`, without state, and cannot be `.csv`. Default: 'float32'.
 

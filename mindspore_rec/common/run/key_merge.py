@@ -14,8 +14,8 @@ def merged_by_key(sources: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarra
     """Yield the rows of all sources in the order of their keys, a part at a time.
 
     Args:
-        sources: parts of rows with a field `key`. In each source, the keys ascend. No key is in two
-            sources.
+        sources: parts of rows with a field `key`. In each source, the keys ascend. Each key is in
+            one source only.
 
     Example:
         >>> kind = np.dtype([("key", "<i8")])
@@ -36,7 +36,7 @@ def merged_by_key(sources: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarra
 
 
 class _Head:
-    """Rows that were read from a source and not merged yet."""
+    """Rows that were read from a source but are not merged yet."""
 
     def __init__(self, source: Iterator[np.ndarray]) -> None:
         self._source = source

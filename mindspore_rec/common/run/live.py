@@ -61,7 +61,7 @@ class ServerBusyError(OSError):
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server whose answer is from another state than the state in its status."""
+    """Error of a server whose answer describes another state than the server's status did."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
@@ -81,7 +81,8 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
         CheckpointError: a file is damaged, or the server serves another run or state than the
             checkpoints.
         OSError: the server does not answer, or answers with an error.
-        ValueError: the answer is malformed, or the checkpoints of the server's version are gone.
+        ValueError: the answer is malformed, or the checkpoints up to the server's version were
+            deleted.
     """
     for _ in range(_ATTEMPTS - 1):
         try:

@@ -100,7 +100,7 @@ def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
 
     If the old name is not on disk, a power loss may restore the new name. A directory that may
-    reappear must be complete. So it is kept, and the next writer removes it.
+    reappear must be complete. So the directory is kept, and the next writer removes the directory.
     """
     try:
         sync(directory.parent)
@@ -113,10 +113,10 @@ def put_in_place(beside: Path, target: Path) -> None:
     """Rename a directory that is on disk, and write the new name to disk too.
 
     Raises:
-        OSError: the new name could not be synced, and the directory has its old name again. If
-            writing a checkpoint failed, the checkpoint must not appear later, because the next
-            delta starts from the state of the previous checkpoint. If renaming back fails too, the
-            directory keeps the new name, and the error comes from the second rename.
+        OSError: the new name could not be synced, and the directory has its old name again. A
+            checkpoint whose writing failed must not appear later, because the next delta starts
+            from the state of the previous checkpoint. If renaming back fails too, the directory
+            keeps the new name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:

@@ -3,13 +3,13 @@
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
-network.onnx   the network without its lookups. The inputs are the network's inputs, the result of
+network.onnx the network's model without lookups. The inputs are the network's inputs, the result of
                each lookup, and all dense parameters, whose initial values are in the file
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, the description contains the reason.
+the state. If a network cannot be written, the description in the directory contains the reason.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def copy_network(run: Path, target: Path) -> bool:
 
     Args:
         run: directory of the run or the checkpoint.
-        target: directory in which the directory `network` is made. If the copy fails, `target`
-            stays without `network`.
+        target: directory in which the directory `network` is made. If the copy fails, `target` has
+            no `network` afterwards.
 
     Returns:
         True if the network was copied.

@@ -48,8 +48,8 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. The directory must not
-            contain other files.
+        target: the directory of the copy, which is made if it is missing. The directory must
+            contain no files except a copy.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -251,7 +251,7 @@ class Publisher:
         return {**made, "counters": None}
 
     def _copy_network(self) -> None:
-        """Copy the files of the network if they have changed."""
+        """Copy the network's files if these files have changed."""
         source, target = self._run / NETWORK, self._target / NETWORK
         try:
             text = (source / DESCRIPTION).read_bytes()

@@ -10,8 +10,8 @@ An Arrow or Parquet file with the columns
                 which the first is in the lower half
     count, last_step, last_time    uint32
 
-A number is `offset + scale * code`. The schema's metadata has `mindspore_rec.rows` ('int8' or
-'int4') and `mindspore_rec.dim` (the number of values of a row).
+The value of a number is `offset + scale * code`. The schema's metadata has `mindspore_rec.rows`
+('int8' or 'int4') and `mindspore_rec.dim` (the number of values of a row).
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     event time.
 
     Args:
-        chain: checkpoints from `newest_chain`. Their numbers of workers may differ.
+        chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
+            number of workers.
         name: name of the table.
         share: the keys whose rows are read. Default: all.
 
@@ -156,8 +157,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # The table's optimizer has changed. The delta after a change of the optimizer contains
-            # every row, with new state.
+            # If the dtypes differ, the table's optimizer has changed. The delta after a change of
+            # the optimizer contains every row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -169,7 +170,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both arrays, sorted by key. No key is in both arrays."""
+    """Return the rows of both arrays, sorted by key. Each key is in only one of the two arrays."""
     if not len(more):
         return rows
     if not len(rows):

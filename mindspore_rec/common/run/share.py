@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return which of the parts 0 to `parts` - 1 may have keys of this share.
+        """Return the numbers, from 0 to `parts` - 1, of parts that may contain keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """
@@ -67,7 +67,7 @@ class Shares:
 
     Attributes:
         worker: index of the worker, from 0.
-        workers: number of workers. A single worker has all keys.
+        workers: number of workers. A single worker owns all keys.
 
     Example:
         >>> Shares(1, 4).of_network, Shares().of_network
@@ -93,7 +93,9 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return the share that the worker saves. A replicated table is saved by one worker.
+        """Return the share of a table's keys that the worker saves.
+
+        A replicated table is saved by one worker.
 
         Args:
             table: the table.

@@ -43,7 +43,7 @@ def write_states(states: dict[str, Any], directory: Path, worker: int = 0) -> No
 
 
 def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
-    """Return the states that `write_states` wrote. Tuples come back as lists.
+    """Return the states that `write_states` wrote. Tuples are returned as lists.
 
     Raises:
         CheckpointError: a file is damaged.

@@ -148,7 +148,7 @@ def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, 
 
 
 def own_rows(arrays: Arrays, share: Share) -> Arrays:
-    """Return the arrays unchanged, after a check that all keys belong to a share.
+    """Check that all keys in the arrays belong to a share, and return the arrays unchanged.
 
     Raises:
         RuntimeError: a key does not belong to the share.
@@ -163,7 +163,7 @@ def own_rows(arrays: Arrays, share: Share) -> Arrays:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Write rows, which come in parts and sorted by key, and return their count."""
+    """Write rows that arrive in parts, sorted by key; return the number of rows."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)

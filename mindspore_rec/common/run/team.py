@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Team:
-    """Workers that do an action together. Each worker does one part of the action.
+    """Workers that perform an action together. Each worker performs one part of the action.
 
     All workers call the same methods in the same order. A method returns after all workers have
     finished the action. If the action fails on one worker, the method raises an error on all
@@ -41,7 +41,7 @@ class Team:
 
     Args:
         channel: channel for messages between the workers. Default: None, there is only one worker.
-        patient: whether a worker may wait for slower workers longer than the channel's time limit.
+        patient: True if a worker may wait for slower workers longer than the channel's time limit.
             If True, a thread reports every ten seconds that a worker is still working, and only the
             team may use the channel. Default: False.
 
@@ -72,9 +72,9 @@ class Team:
             work: function whose result consists of JSON values.
 
         Raises:
-            OSError: the function raised an OSError on a worker, and on all workers only OSErrors or
-                no error.
-            Exception: on a worker, the function raised an error that is not an OSError. The failed
+            OSError: the function raised an OSError on a worker, and no other kind of error on any
+                worker.
+            Exception: the function raised an error other than an OSError on a worker. The failed
                 worker raises the function's error. On all other workers, an error of the same kind
                 is raised; its message names the failed worker.
         """
@@ -123,8 +123,8 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An OSError is raised only if all workers' errors are OSErrors. So OSErrors are sorted
-        # last.
+        # An OSError is raised only if all workers' errors are OSErrors. So sort OSErrors after all
+        # other errors.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a checkpoint's directory, by one worker or by several workers together.
+"""Write a checkpoint's directory with one worker, or with several workers together.
 
 Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
 files in the directory. After all workers have written their files, worker 0 writes the manifest and

@@ -98,7 +98,7 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
     Args:
         stream: one whole stream, with its end marker.
         most: maximum number of bytes of memory for the decoded stream.
-        known: metadata of schemas that passed the check. The function adds new schemas to the set.
+        known: metadata of schemas that passed the check. The function adds new schemas to this set.
             Default: none.
 
     Returns:
@@ -179,7 +179,8 @@ def _message_bytes(message: _Table, body: memoryview, most: int, known: set[byte
 def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
     """Count the fields.
 
-    A few bytes may declare many fields, because several fields may refer to one flatbuffers table.
+    A few bytes can declare many fields, because several fields may refer to the same flatbuffers
+    table.
     """
     fields = parent.tables(1 if depth == 1 else 5)
     if fields and depth > MOST_DEPTH:

@@ -13,7 +13,7 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Partitions that a stream reads, including partitions that have had no turn yet.
+    """Partitions that a stream reads, including partitions that were not read yet.
 
     Args:
         client: client that reads the topic.
@@ -23,7 +23,7 @@ class Assignment:
 
     Attributes:
         partitions: the partitions in ascending order.
-        whole: whether all partitions of the topic are read.
+        whole: True if all partitions of the topic are read.
         start: the start position of partitions if no state is loaded.
         split: index of this worker, and number of workers; None if the topic is not divided among
             workers.
@@ -65,7 +65,7 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of new partitions, which are in `partitions` but not in `known`.
+        """Return the first offsets of new partitions: those in `partitions` but not in `known`.
 
         If the stream reads all partitions of the topic, it reads new partitions from offset 0, so
         that no message is lost.

@@ -22,7 +22,7 @@ class BadMessages:
         topic: name of the stream's topic.
 
     Attributes:
-        sends: whether bad messages are sent to the dead-letter topic. Bad messages are counted even
+        sends: True if bad messages are sent to the dead-letter topic. Bad messages are counted even
             if `sends` is False.
 
     Raises:
@@ -51,7 +51,7 @@ class BadMessages:
         self._marks: dict[str, int] | None = None  # of an earlier run
 
     def watch(self, order: Interleaver) -> None:
-        """Count all messages that an interleaver takes from now on."""
+        """Count all messages that an interleaver returns from now on."""
         order.on_bad = self.take
         order.on_good = self._share.good
 
@@ -77,7 +77,7 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Look up which messages from `offsets` on are already in the dead-letter topic."""
+        """Find the messages, from `offsets` on, that are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 
@@ -95,7 +95,7 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: whether messages have been read. If True, the state contains marks of this run;
+            reading: True if messages have been read. If True, the state contains marks of this run;
                 if False, it contains an earlier run's marks.
         """
         marks = self._marks

@@ -51,7 +51,7 @@ class DataSender:
         num_shards: number of shards of the channel, at least 1. An existing channel must have this
             number of shards (default 1).
         dataset_name: second part of the channel's name (default "dataset").
-        full_batch: whether every shard gets all rows. Default: False, each shard gets a part of the
+        full_batch: True if every shard gets all rows. Default: False, each shard gets a part of the
             rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
         sender_name: name of the sender, which must be the same after a restart. Default: a random
@@ -137,11 +137,13 @@ class DataSender:
             self._next += 1
 
     def flush(self) -> None:
-        """Wait until all rows are in the channel. Raise RuntimeError if a row is lost."""
+        """Wait until all rows are in the channel. Raise RuntimeError if a row was lost."""
         self._producer.flush()
 
     def take_over(self) -> None:
-        """Become the only sender of this name. Receivers then ignore other senders' new messages.
+        """Become the only valid sender with this name.
+
+        Receivers then ignore new messages of other senders with this name.
 
         Messages that other senders sent earlier stay valid. `FeatureWorker` calls this method.
 
@@ -315,7 +317,7 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Default: None, the first bad message is an error.
+            with the topic. Default: None, the first bad message raises an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 

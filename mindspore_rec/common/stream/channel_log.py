@@ -76,7 +76,7 @@ def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> in
 
 
 def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Message]:
-    """Yield the messages that are in a log now, from the offsets `begins` on.
+    """Yield the messages that a log contains now, from the offsets `begins` on.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.
@@ -101,7 +101,7 @@ def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Mess
 
 
 def bounds_of(client: LogClient, partitions: list[int]) -> dict[int, tuple[int, int]]:
-    """Return `client.bounds(partitions)`. Try again while the log does not answer.
+    """Return `client.bounds(partitions)`. Repeat the call while the log does not answer.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.

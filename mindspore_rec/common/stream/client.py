@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a client of a message log; the clients of Kafka and of other logs have it."""
+"""Interface of a message log's client; the clients of Kafka and of other logs implement it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class LogProducer(Protocol):
         """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
-        """Wait until every queued message is in the log. Raise an error if a message is lost."""
+        """Wait until every queued message is in the log. Raise an error if a message was lost."""
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

@@ -49,7 +49,7 @@ class StreamingDataset(BatchSource):
             of whole-batch arrays by column name, with the label last. If the transform has
             `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
             state. A batch that has no rows after the transform is skipped. The transform may also
-            be a `Schema`, which makes its arrays and does not learn: fit it before. Default:
+            be a `Schema` that was fitted before, because the schema does not learn here. Default:
             `to_arrays`, which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
             not inputs of the network, such as the event time, can be left out. Default: None, all
@@ -178,12 +178,12 @@ class StreamingDataset(BatchSource):
         return self._batches
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this stream, which from now on reads the partitions of one worker.
+        """Restrict this stream to the partitions of one worker, and return the stream.
 
         Returns:
             This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns. A transform that
-            learns needs all rows on every worker.
+            there are fewer partitions than workers, or if the transform learns. On every worker, a
+            transform that learns needs all rows.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -213,7 +213,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Number of messages in the topic that are in no batch yet, as far as known."""
+        """Known number of the topic's messages that are not in any batch yet."""
         return self.source.lag
 
     @property

@@ -16,16 +16,16 @@ class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
     A large share of bad messages is a sign of a change upstream. If many messages are bad, training
-    receives too little data. If the stream is restarted, it stops at the same message again. To
+    receives too little data. After a stop, a restarted stream stops at the same message again. To
     continue, set `on_dead_share` to "warn" or raise `max_dead_share`.
 
     Args:
         topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the
             topic, and a `StreamSource` needs a `DeadLetters`. Default: None, the first bad message
-            is an error.
+            raises an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
             (0, 1]. 1 means no limit (default 0.5).
-        on_dead_share: what happens if the share is exceeded. "stop" (the default) raises a
+        on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
             `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
         dead_share_messages: number of last messages from which the share is computed, at least 10.
             The share is not checked before this number of messages has been read (default 1000).

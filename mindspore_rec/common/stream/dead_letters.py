@@ -18,14 +18,14 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. After a restart, some messages are read again. After a restart, bad messages are looked
-    up in the dead-letter topic, so that no bad message is sent twice.
+    is long. After a restart, some messages are read again. So bad messages are looked up in the
+    dead-letter topic after a restart, and none is sent twice.
 
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, with which sent messages are looked up; None to look up no
-            messages.
+        client: reader of the topic, which looks up messages that were already sent; None to look up
+            no messages.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -61,7 +61,7 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Look up which messages at or after `offsets` are already in the dead-letter topic.
+        """Find the messages, from `offsets` on, that are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.

@@ -22,7 +22,7 @@ class TooManyDeadLettersError(RuntimeError):
 
 
 class DeadShare:
-    """Counter of good and bad messages in the order in which the stream takes them.
+    """Counter of good and bad messages, in the order in which the stream reads the messages.
 
     The share is checked whenever as many messages as a tenth of the window have been counted. The
     first check is after a whole window, so a few bad messages at the beginning do not matter. The

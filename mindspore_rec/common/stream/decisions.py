@@ -25,8 +25,8 @@ class Decisions:
         order: the interleaver that reads the partitions in turn; its partitions are paused,
             resumed or added.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have taken the known message without a decision. So
-            this run may not make a decision just before that message.
+            reading began. An earlier run may have read a known message without a decision. So this
+            run may not make a decision just before that message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -85,7 +85,7 @@ class Decisions:
     def lacking_by_time(self) -> bool:
         """True if some of the missing decisions may have depended on the time.
 
-        Missing decisions that only added partitions do no harm, because the state contains the
+        Missing decisions that only added partitions are harmless, because the state contains the
         added partitions.
         """
         return self.lacking and self._saved > self._saved_added
@@ -109,13 +109,13 @@ class Decisions:
         Args:
             path: path of the file, which is used if the journal is not on disk yet.
             check: as for `Journal.taken_over`.
-            decides: whether the stream may make decisions.
+            decides: True if the stream may make decisions.
 
         Returns:
             True if the file exists.
 
         Raises:
-            ValueError, OSError: as for `Journal`.
+            ValueError, OSError: the errors that `Journal` raises.
         """
         if self._journal.path is None:
             self._journal, self._repeats = Journal(path), True
@@ -129,7 +129,7 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """Next decision of an earlier run that must be repeated; None if all have been repeated."""
+        """Next decision of an earlier run to repeat; None if all decisions have been repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
@@ -187,8 +187,8 @@ class Decisions:
 
     def waiting(self) -> list[int]:
         """Return the partitions to add; none if an earlier run may have read the next message."""
-        # Each added partition gets the turn at once. So add partitions in descending order:
-        # afterwards, the lowest partition has the turn.
+        # Each added partition gets the turn at once. So add partitions in descending order; then
+        # the lowest partition has the turn at the end.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 

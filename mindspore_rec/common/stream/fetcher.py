@@ -167,7 +167,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages before each message; None if all numbers are 0."""
+        """Return the number of removed messages right before each message; None if all are 0."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):

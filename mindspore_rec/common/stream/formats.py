@@ -51,7 +51,7 @@ class BadMessageError(ValueError):
             has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
             message is not in the expected format. A "schema" message has columns or types that
             differ from the schema. A "null" message lacks a required value. A "time" message has an
-            event from the future. A "value" message has a value that its column cannot have.
+            event from the future. A "value" message has a value that is illegal in its column.
         detail: description of the defect.
     """
 
@@ -103,8 +103,8 @@ class Format(ABC):
             also more than twice the size of the encoded message.
 
     Attributes:
-        check: function that raises BadMessageError if rows have values that their columns cannot
-            have. Default: None.
+        check: function that raises BadMessageError if rows have values that are illegal in their
+            columns. Default: None.
         sequence_of: function that returns a message's producer and number, or None. Producer and
             number show which messages are duplicates. Default: None, no message has a number.
     """
@@ -123,7 +123,7 @@ class Format(ABC):
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Decode messages that are not empty.
 
-        The error of a bad message is returned, and not raised.
+        The function returns the error of a bad message instead of raising it.
         """
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
@@ -323,7 +323,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _are_empty_lists(kind: pa.DataType) -> bool:
-    """Return True for the type of lists without values, which fit lists of every type."""
+    """Return True for the type of lists without values; such lists fit every list type."""
     return _is_list(kind) and bool(pa.types.is_null(kind.value_type))
 
 
@@ -407,8 +407,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Arrow's parser reads objects instead of lines. So if one message has the first half of an
-        # object, and the next message has the second half, the parser would join them.
+        # Arrow's parser reads objects instead of lines. So if an object is split between two
+        # messages, the parser would join the halves.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):

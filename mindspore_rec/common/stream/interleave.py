@@ -70,8 +70,8 @@ class Block:
         sequences: sequence of each message; None if messages have no sequences. A message is a
             duplicate if its sequence number is not above the last number of its producer.
         size: number of bytes that the block adds to `waiting_bytes`.
-        missing: for each message, how many messages just before it were removed from the log.
-            Default: none.
+        missing: for each message, the number of messages just before this message that were removed
+            from the log. Default: none.
     """
 
     def __init__(
@@ -246,9 +246,9 @@ class Interleaver:
 
         Args:
             most: maximum number of rows to take, at least 1.
-            stop: value of `taken` at which to stop. Default: None, no limit.
+            stop: value of the attribute `taken` at which to stop. Default: None, no limit.
 
-        Returns: A slice of rows, which may be empty. None if the partition whose turn it is has no
+        Returns: A slice of rows, which may be empty. None if the partition that has the turn has no
             message yet, or if `stop` is reached.
         """
         partition = self.current
@@ -326,7 +326,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Mark a block's messages before `place` as taken, and count them."""
+        """Mark a block's messages before `place` as taken, and count these messages."""
         if place == block.place:
             return
         if block.missing is not None:

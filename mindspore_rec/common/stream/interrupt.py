@@ -59,7 +59,10 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Reinstall the SIGINT handler. Call this function after each call of a cell."""
+        """Reinstall the SIGINT handler.
+
+        Call this function after each call of a MindSpore cell.
+        """
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 

@@ -26,8 +26,8 @@ class Decision(NamedTuple):
         taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
             turns. With "join", the partition gets turns again. With "cut", the batch ends before
-            the next message, with fewer rows than the batch size. With "add", a partition
-            that the topic got after the stream began gets turns from this decision on.
+            the next message, with fewer rows than the batch size. With "add", a partition that was
+            added to the topic after the stream began gets turns from this decision on.
         partition: index of the partition; -1 for "cut".
     """
 
@@ -141,7 +141,7 @@ class Journal:
         does not change.
 
         Args:
-            check: function that raises an error if this process may not take the file over. When
+            check: function that raises an error if this process must not replace the file. After
                 the copy is written, `check` is called. Then the copy is renamed to its final name.
                 Default: a function that never raises.
 

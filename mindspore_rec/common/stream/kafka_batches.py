@@ -11,7 +11,7 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Record of offsets. Because of transactions, a consumer of Kafka skips these offsets.
+    """Record of the offsets that a consumer of Kafka skips because of transactions.
 
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
     committed messages also skips the messages of aborted transactions. The skipped offsets look
@@ -31,7 +31,7 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Drop all recorded offsets. Must be called before reading begins at other offsets."""
+        """Drop all recorded offsets. Call this method before reading begins at other offsets."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:

@@ -29,17 +29,17 @@ _ROW_TURN = 256
 class KafkaSource(StreamSource):
     """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
 
-    The caller saves the offsets. They are part of `state_dict()`, which is saved with the model.
-    Nothing is committed to the broker. The caller chooses the partitions, so any number of readers
-    may share a topic. Give different `partitions` to each reader. The source waits for a missing
-    broker.
+    The caller saves the offsets. The offsets are part of `state_dict()`, which is saved with the
+    model. No offset is committed to the broker. The caller chooses the partitions, so any number of
+    readers may share a topic. Give different `partitions` to each reader. The source waits for a
+    missing broker.
 
     Args:
         brokers: "host:port", or several addresses.
         topic: name of an existing topic.
         schema: the columns of a row with their types, as an Arrow schema, or a `Schema`. A message
-            with a value that does not fit a `Schema` is bad, and the reason is the sentence that
-            names column, row and value. The types of JSON and TSV follow from the `Schema`; the
+            with a value that does not fit a `Schema` is bad, and the dead letter's reason names
+            column, row and value. The `Schema` decides the types of JSON and TSV messages; the
             types of Arrow messages are the types of the first message that fits. None is legal only
             for "arrow", and means the columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
@@ -49,7 +49,7 @@ class KafkaSource(StreamSource):
         limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
             all other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
-            `DeadLetterPolicy` with the topic. Default: None, the first bad message is an error.
+            `DeadLetterPolicy` with the topic. Default: None, the first bad message raises an error.
         kafka_options: settings of both `kafka.KafkaConsumer` and `KafkaProducer`, such as
             `security_protocol` or `sasl_mechanism`. Default: none.
         **options: as for `StreamSource`.

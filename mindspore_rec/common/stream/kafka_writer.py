@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# Errors after which kafka-python drops messages, but the messages may be sent again.
+# Errors after which kafka-python drops messages that may be sent again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -44,14 +44,14 @@ class Unsent:
 class KafkaWriter:
     """Writer that sends messages in order, and survives the failure of a broker.
 
-    kafka-python's producer is idempotent. This means that a producer writes each message to the log
-    once, and in order. A producer usually survives a broker's restart. If a producer fails, or if
-    no message is confirmed for `stall_seconds`, the writer makes a new producer. The new producer
-    sends all unconfirmed messages in their original order. Some unconfirmed messages may already be
-    in the log. Readers such as `DataReceiver` detect repeated messages by the numbers that the
-    sender adds. For all other readers, `still_missing` returns the messages that the log does not
-    have yet. The writer never drops a single message, because later messages would then follow a
-    gap.
+    kafka-python's producer is idempotent. With idempotence, a producer writes each message to the
+    log once, and in order. A producer usually survives a broker's restart. If a producer fails, or
+    if no message is confirmed for `stall_seconds`, the writer makes a new producer. The new
+    producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
+    already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
+    that the sender adds. For all other readers, `still_missing` returns the messages that the log
+    does not have yet. The writer never drops a single message, because later messages would then
+    follow a gap.
 
     kafka-python's producer accepts any number of messages. While 64 MiB of messages are in flight,
     `send` waits.
@@ -249,7 +249,7 @@ class KafkaWriter:
                 why, self._retried = error, True
 
     def _end(self, producer: Any) -> None:
-        """End a producer at once, and drop the producer's messages."""
+        """End a producer at once, and drop its unsent messages."""
         if producer is None:
             return
         # close() would first wait until the producer's messages are sent, possibly forever.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamLimits: limits for a stream: the sizes of messages, the waits, and reading ahead."""
+"""StreamLimits: limits of a stream for the sizes of messages, for waits, and for reading ahead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = (1 << 62) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """Limits for a stream: the sizes of messages, the waits, and reading ahead.
+    """Limits of a stream for the sizes of messages, for waits, and for reading ahead.
 
     Args:
         max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A message over the

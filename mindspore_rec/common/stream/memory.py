@@ -46,7 +46,7 @@ class MemoryTopic:
         self._changed = threading.Condition()
 
     def add_partitions(self, count: int = 1) -> None:
-        """Add `count` partitions, at least 1. Readers detect them after a few seconds."""
+        """Add `count` partitions, at least 1. Readers detect new partitions after a few seconds."""
         number = check_int("count", count, 1, 1 << 20)
         with self._changed:
             self._logs.extend([] for _ in range(number))

@@ -31,7 +31,9 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Timer of a stream. It measures reading, waits for full batches, and waits for partitions.
+    """Timer of a stream.
+
+    The timer measures the time of reading, of waits for full batches and of waits for partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -67,7 +69,7 @@ class Patience:
         self._began = self._last_row = now
 
     def message_came(self) -> None:
-        """Record that a message was taken, which ends all waits for partitions."""
+        """Record that a message was taken; this ends all waits for partitions."""
         self._waits.clear()
 
     def rows_came(self, now: float) -> None:
@@ -76,7 +78,7 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that there are no more rows that wait until a batch is full."""
+        """Record that no rows wait for a full batch any more."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:

@@ -14,7 +14,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counter of a stream's batches and rows; it also keeps the latest event times.
+    """Counter of a stream's batches and rows, which also stores the latest event times.
 
     Args:
         event_column: column with the time of events; None without such a column.

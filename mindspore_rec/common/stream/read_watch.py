@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ReadWatch: detect streams that a training reads although no checkpoint saves their position.
 
-Data that pass on a stream's batches, such as an iterable with a length, can hide the stream. The
-watch detects the stream when the stream is read.
+A data object that only passes on a stream's batches, such as an iterable with a length, can hide
+the stream. The watch detects a hidden stream when the stream is read.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """While this watch is on, it refuses unknown streams in the training data.
+    """Watch that, while it is on, refuses unknown streams in the training data.
 
     Args:
         known: streams whose position is saved.
-        pipelines: whether the training reads in the threads of MindSpore's pipelines.
+        pipelines: True if the training reads in the threads of MindSpore's pipelines.
         refusal: message of the ValueError.
     """
 

@@ -30,7 +30,7 @@ def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> 
             for 'arrow', the types of the first message whose values fit.
 
     Raises:
-        ValueError: the type of a column does not follow from the schema.
+        ValueError: the schema does not decide the type of a column.
     """
     format: Format
     if name == "arrow":
@@ -51,10 +51,10 @@ def message_types(schema: Schema, format: str) -> pa.Schema:
 
     Args:
         schema: the schema.
-        format: 'json' or 'tsv'. Lines of TSV have ignored columns too.
+        format: 'json' or 'tsv'. Lines of TSV also contain the columns that the schema ignores.
 
     Raises:
-        ValueError: the type of a column does not follow from the schema.
+        ValueError: the schema does not decide the type of a column.
 
     Example:
         >>> from mindspore_rec.feature import LabelColumn, NumberColumn
@@ -130,7 +130,7 @@ class _SchemaArrowFormat(ArrowFormat):
 
 
 def _check(schema: Schema, rows: pa.RecordBatch) -> None:
-    """Raise BadMessageError if a column is missing, or has a value that it cannot have."""
+    """Raise BadMessageError if a column is missing or has an illegal value."""
     try:
         faults = schema.faults(rows)
     except ValueError as error:

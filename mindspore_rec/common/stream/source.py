@@ -93,7 +93,7 @@ class StreamSource:
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
-            bad messages. Default: None, the first bad message is an error.
+            bad messages. Default: None, the first bad message raises an error.
         journal: storage of decisions that depend on time. Each of several workers writes a separate
             journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.
@@ -195,7 +195,7 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read in ascending order, including partitions that have had no turn yet."""
+        """Partitions to read, in ascending order, including partitions without a turn so far."""
         return list(self._assigned.partitions)
 
     @property
@@ -303,7 +303,7 @@ class StreamSource:
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give turns to partitions from the next batch on. Must be called before reading begins.
+        """Give turns to partitions from the next batch on. Call this method before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -565,7 +565,7 @@ class StreamSource:
             True if the file exists. The file is made if decisions may depend on time.
 
         Raises:
-            ValueError, OSError: as for `Journal`.
+            ValueError, OSError: the errors that `Journal` raises.
         """
         decides = self.depends_on_time or self._patience.stop.idle_seconds is not None
         return self._decisions.keep_on_disk(path, check, decides)
@@ -579,7 +579,7 @@ class StreamSource:
     def lacks_decisions_by_time(self) -> bool:
         """True if some of the missing decisions may have depended on time.
 
-        Missing decisions that only added partitions do no harm, because the state contains the
+        Missing decisions that only added partitions are harmless, because the state contains the
         added partitions.
         """
         return self._decisions.lacking_by_time
@@ -606,7 +606,7 @@ class StreamSource:
 
     @property
     def lag(self) -> int:
-        """Number of known messages in the topic that are in no batch yet."""
+        """Known number of the topic's messages that are not in any batch yet."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
             next_ones = {**self._order.offsets, **self._order.waiting}

@@ -24,7 +24,7 @@ STATE_VERSION = 1
 
 
 def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str) -> list[int]:
-    """Check the partitions to read, and return them in ascending order."""
+    """Check the partitions to read, and return the partitions in ascending order."""
     if wanted is None:
         return there
     chosen = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
@@ -36,7 +36,7 @@ def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str)
 
 
 def check_start(start: Any, partitions: list[int]) -> Any:
-    """Check `start`, and return it."""
+    """Check the argument `start`, and return its value."""
     if isinstance(start, Mapping):
         if sorted(start) != partitions:
             raise ValueError(f"start must have an offset for each of {partitions}, got {start}")

@@ -22,8 +22,8 @@ class StopWhen:
         watermark: event time in seconds since 1970. If a batch has an event at or after the time
             `watermark`, the stream ends after this batch.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
-            the topic. The rows read so far make a last batch, which may be small. If there are
-            several partitions and one is silent, the rows that wait for its messages stay in the
+            the topic. The rows read so far become the last batch, which may be small. If one of
+            several partitions is silent, rows that wait for this partition's messages stay in the
             topic.
 
     Raises:
@@ -68,7 +68,7 @@ class StopWhen:
         return ""
 
     def keeps_rest(self, reason: str) -> bool:
-        """Return True if the rows of an incomplete batch become a last batch."""
+        """Return True if the rows of an incomplete batch are returned as the last batch."""
         return reason.startswith("idle")
 
     def next_look(self, now: float, began: float, last_row: float) -> float:
@@ -77,6 +77,7 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # A poll that has begun may take long, and waiting for it must not become a busy loop.
+            # A poll that has begun may take long, and waiting for the poll must not become a busy
+            # loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

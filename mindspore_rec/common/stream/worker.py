@@ -39,9 +39,9 @@ class FeatureWorker:
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
-    settings, the messages that followed the state. From the next batch on, it uses the new
+    settings, the messages that followed the state. From the next batch on, the worker uses the new
     settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
-    end. In this case no message was sent after the state. The transform may change, provided that
+    end. After an orderly end, no message follows the state. The transform may change, provided that
     the new transform makes as many rows from a batch as the old transform.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
@@ -49,8 +49,8 @@ class FeatureWorker:
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state, so the state's file is locked from the constructor to
-    the end of `run`. If an earlier worker runs again on another host, the lock may have no effect
-    on it. Only the worker that began last is valid, and receivers ignore new messages of earlier
+    the end of `run`. The lock may have no effect on an earlier worker that runs again on another
+    host. Only the worker that began last is valid, and receivers ignore new messages of earlier
     workers with the same `sender_name`. The earlier workers end with a `ReplacedError`, and change
     neither the state nor the journal. The topic `<channel>.workers` records the order in which
     workers began.
@@ -63,7 +63,7 @@ class FeatureWorker:
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
-        interrupted: whether Ctrl-C or SIGTERM has ended `run`.
+        interrupted: True if Ctrl-C or SIGTERM has ended `run`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
@@ -128,7 +128,7 @@ class FeatureWorker:
             raise
 
     def _begin(self) -> None:
-        """Become the only worker of the state, and resume from it."""
+        """Become the only worker of the state, and resume from the state."""
         sender, path = self._sender, self._path
         if path.exists():
             _read_state(path)  # an error before anything is changed
@@ -165,7 +165,7 @@ class FeatureWorker:
 
         Args:
             state: the state that `save` wrote.
-            lost: whether the file of the journal is missing.
+            lost: True if the file of the journal is missing.
         """
         dataset, sender = self._dataset, self._sender
         before, place = state.get("settings", {}), state["sender"]
@@ -192,8 +192,8 @@ class FeatureWorker:
 
         Args:
             last: sequence number of the last sent message.
-            lost: whether the journal lacks decisions.
-            fixed: old values of the settings that have changed although they must not change.
+            lost: True if the journal lacks decisions.
+            fixed: old values of settings that have changed although changes are not allowed.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
@@ -341,10 +341,10 @@ class FeatureWorker:
 
 
 def _locked(path: Path) -> FileLock:
-    """Return the lock of a state.
+    """Lock a state, and return the lock.
 
     Raises:
-        RuntimeError: another process has the lock.
+        RuntimeError: another process holds the lock.
     """
     try:
         return FileLock(path.with_name(f".{path.name}.lock"))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join the states of a training's workers into one checkpoint value, and split the value again.
 
-If all workers have the same state, for example because they split the rows of the same batches, the
-checkpoint has one state. Workers that read different partitions have one state each. The states of
-all workers are stored together, so that a training with any number of workers can resume from them.
+If all workers have the same state, for example because the workers split the rows of the same
+batches, the checkpoint has one state. Workers that read different partitions have one state each.
+The states of all workers are stored together, so that a training with any number of workers can
+resume from these states.
 """
 
 from __future__ import annotations

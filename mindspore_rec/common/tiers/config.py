@@ -26,9 +26,10 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 class CacheConfig:
     """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
-    A row (value, optimizer state, metadata) is in the highest tier that has room for it. Rows over
-    a tier's limit are demoted to the next tier. A lookup in training promotes the rows that it
-    reads. A row has the same bits in every tier. Without a config, all rows are in host memory.
+    A row (value, optimizer state, metadata) is stored in the highest tier with room for the row.
+    Rows over a tier's limit are demoted to the next tier. A lookup in training promotes the rows
+    that it reads. A row has the same bits in every tier. Without a config, all rows are in host
+    memory.
 
     One config may serve several tables. Each table has separate limits, a separate directory and
     separate Redis keys.
@@ -48,12 +49,12 @@ class CacheConfig:
         remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
             to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: selects the rows that are demoted from host memory first. With 'lru', these are the
-            least recently trained rows; with 'lfu', the rows least often looked up in training.
-            Default: 'lru'.
+        policy: selects the rows that are demoted from host memory first. With 'lru', the least
+            recently trained rows are demoted first; with 'lfu', the rows that training has looked
+            up least often. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
-            are read ahead are promoted while earlier steps run. With `prefetch=0`, a lookup reads
-            missing rows itself. Default: 2.
+            are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
+            reads the missing rows itself, during the step. Default: 2.
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
             rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this

@@ -16,14 +16,14 @@ MAX_BYTES = 1 << 60
 
 @dataclass(frozen=True)
 class SsdConfig:
-    """SSD tier of a `CacheConfig`: files with the rows for which the higher tiers have no room.
+    """SSD tier of a `CacheConfig`: files with the rows that do not fit in the higher tiers.
 
     Args:
         path: directory, which is made if it is missing. A table's rows are in `<path>/<table name,
             URL-quoted>`.
         max_bytes: limit, in bytes, of each table's files. Default: None, only the disk's free space
             limits the files.
-        direct: whether file access bypasses the system's page cache (O_DIRECT). The page cache
+        direct: True if file access bypasses the system's page cache (O_DIRECT). The page cache
             would use memory in addition to the limit of host memory. Default: True.
 
     Raises:

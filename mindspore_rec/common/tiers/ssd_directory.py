@@ -48,7 +48,7 @@ class SsdDirectory:
         ValueError: the directory contains rows and `leftover` is 'refuse'; or `leftover` is 'keep'
             and a different number of workers wrote the rows. The error is also raised if the
             table's name is too long.
-        OSError: the directory cannot be made or read, or another process has the rows open.
+        OSError: the directory cannot be made or read, or the rows are open in another process.
 
     Example:
         >>> import tempfile
@@ -109,7 +109,7 @@ class SsdDirectory:
             generation: index of the generation in this run, from 0.
 
         Raises:
-            ValueError: the size of the rows to keep is not `row_bytes`.
+            ValueError: the rows to keep have another size than `row_bytes`.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"
@@ -142,7 +142,7 @@ class SsdDirectory:
 
 
 def _file_name(table_name: str) -> str:
-    # quote() does not change dots, but "." and ".." are not usable as names.
+    # quote() does not change dots, but "." and ".." cannot be names of directories.
     name = quote(table_name, safe="")
     name = "%2E" + name[1:] if name.startswith(".") else name
     if len(name) > MAX_NAME:
@@ -186,7 +186,7 @@ def _leftovers(path: Path) -> list[_Leftover]:
 
 
 def _row_bytes(path: Path) -> int:
-    """Return the row size in the manifest; 0 without a manifest or without the size."""
+    """Return the row size in the manifest; 0 if there is no manifest or no size in the manifest."""
     try:
         text = (path / "MANIFEST").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _row_bytes(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove a store that no table or process has open."""
+    """Remove a store that is not open in any table or process."""
     if not (path / "LOCK").exists():
         shutil.rmtree(path)
         return

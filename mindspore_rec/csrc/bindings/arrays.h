@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks arguments from Python and wraps them for the core: arrays, ids and paths. A wrong argument
-// raises a Python exception that names the argument.
+// Functions that check arrays, ids and paths from Python, and convert these arguments for the core.
+// A wrong argument raises a Python exception that names the argument.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls from Python of functions that do not need Python's lock.
+// Runs functions that do not need Python's lock, for calls from Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -7,7 +7,7 @@
 
 namespace msrec {
 
-// Throws unless a table can be divided into this number of parts.
+// Throws unless a table can be divided into `parts` parts.
 void CheckParts(uint32_t parts);
 
 // Functions of the Python module that compute digests of rows in arrays.

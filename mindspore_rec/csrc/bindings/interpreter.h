@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// Called when the module is loaded.
+// The module calls this function when it is loaded.
 void InstallInterpreterLock();
 
 }  // namespace msrec

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PythonEntry: takes Python's lock in any thread, for a scope. While Python shuts down, it ends
-// each thread that asks for its lock, in the middle of the C++ functions that the thread is in. The
-// destructors of Python objects in these functions then crash the process. So threads that Python
-// does not know are kept out before: PythonEntry throws PythonEnds.
+// each thread that requests Python's lock, even in the middle of a C++ function. If the thread ends
+// in a C++ function with Python objects, the objects' destructors crash the process. So in a thread
+// that has not called Python yet, PythonEntry throws PythonEnds before the thread requests the
+// lock.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -37,9 +38,9 @@ class PythonEntry {
   pybind11::gil_scoped_acquire lock_;
 };
 
-// Makes Python call, at its exit, a function that lets no further thread enter, and waits for the
-// threads that have entered. The function waits for at most ten seconds. Python calls functions
-// that were registered with `atexit` earlier after this function.
+// Registers a function that Python calls at its exit. This function lets no further thread enter,
+// and waits for the threads that have entered. The function waits for at most ten seconds. Python
+// calls this function before the functions that were registered with `atexit` earlier.
 void WatchPythonsEnd();
 
 }  // namespace msrec

@@ -19,8 +19,8 @@ namespace {
 
 PyObject* damaged_error = nullptr;
 
-// Throws a C++ exception with the text of the Python exception, because a C++ exception does not
-// need the GIL. RowDamagedError becomes RowDamaged.
+// Turns a Python exception into a C++ exception with the same text, because a C++ exception does
+// not need the GIL. RowDamagedError becomes RowDamaged.
 [[noreturn]] void Rethrow(py::error_already_set& error) {
   std::string what = py::str(error.value());
   const std::string name = py::str(error.type().attr("__name__"));
@@ -79,8 +79,8 @@ class PythonTier : public Tier {
     });
   }
 
-  // Uses the tier's own `contains` if it has one. A tier's own `contains` also counts a damaged row
-  // as present.
+  // Calls the tier's own `contains` if the tier has this method. A tier's own `contains` also
+  // counts a damaged row as present.
   void Contains(const int64_t* keys, size_t n, bool* found) const override {
     if (n == 0) return;
     const bool done = WithPython([&] {
@@ -200,7 +200,7 @@ std::shared_ptr<Tier> TierOf(const py::object& object) {
       const PythonEntry python;
       delete owner;
     } catch (const PythonEnds&) {
-      // The object lives as long as the process.
+      // The object is never destroyed.
     }
   });
 }

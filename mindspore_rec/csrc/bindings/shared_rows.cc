@@ -37,8 +37,8 @@ void Create(int fd, const std::vector<py::dict>& tables, uint64_t most_bytes) {
   SharedMemory::Create(fd, specs, most_bytes);
 }
 
-// A SharedWriter and its shared memory. The arguments of a write are checked against the table
-// settings in the shared memory.
+// Python object with a SharedWriter and the writer's shared memory. The arguments of a write are
+// checked against the table settings in the shared memory.
 struct PySharedWriter {
   PySharedWriter(std::shared_ptr<SharedMemory> of, double patience)
       : memory(std::move(of)), writer(memory, patience) {}

@@ -285,7 +285,7 @@ std::unique_ptr<SsdStore> Open(const py::object& path, py::ssize_t row_bytes, in
 }
 
 // An IoError becomes the OSError class of its errno, such as FileNotFoundError, and names the path.
-// Corruption becomes SsdCorruptionError, which also has the offset.
+// Corruption becomes SsdCorruptionError, which also contains the offset.
 PyObject* corruption_error = nullptr;
 
 void Translate(std::exception_ptr raised) {

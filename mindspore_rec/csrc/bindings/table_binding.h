@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// The table inside the Python object.
+// The C++ table inside a Python object.
 struct PyTable {
   std::shared_ptr<Registered> registered;
   Table* operator->() const { return registered->table.get(); }

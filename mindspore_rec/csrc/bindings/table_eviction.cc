@@ -23,7 +23,7 @@ size_t SetScores(const PyTable& self, const py::array& keys, const py::array& sc
   return WithoutPython([&] { return self->eviction().SetScores(view, data); });
 }
 
-// Returns the evicted keys as arrays; `reasons` has the EvictionReason of each key as a number.
+// Returns the evicted keys as arrays; `reasons` contains each key's EvictionReason as a number.
 py::dict TakeEvicted(const PyTable& self) {
   const std::vector<EvictedKey> evicted = WithoutPython([&] { return self->eviction().Take(); });
   const auto n = static_cast<py::ssize_t>(evicted.size());

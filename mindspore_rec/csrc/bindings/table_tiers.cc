@@ -24,7 +24,7 @@ std::shared_ptr<py::object> Shared(py::object callable) {
       const PythonEntry python;
       delete object;
     } catch (const PythonEnds&) {
-      // The object lives as long as the process.
+      // The object is never destroyed.
     }
   });
 }

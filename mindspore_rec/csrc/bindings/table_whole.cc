@@ -88,7 +88,7 @@ py::dict ExportSince(const PyTable& self, uint64_t mark, bool with_state, bool s
                 with_state);
 }
 
-// Returns an optional column of `n` integers; null for None.
+// Returns an optional column of `n` integers; null if the argument is None.
 uint32_t* Column(const PyTable& self, const py::object& object, const char* argument, size_t n) {
   if (object.is_none()) return nullptr;
   const auto array = object.cast<py::array>();

@@ -66,7 +66,8 @@ GpuOfNumber Find(const Driver& driver, int ordinal) {
   return gpu;
 }
 
-// Returns the versions as text. Throws std::runtime_error if the driver is older than NVRTC.
+// Returns the versions of the driver and of NVRTC as text. Throws std::runtime_error if the driver
+// is older than NVRTC.
 std::string CheckVersions(const Driver& driver, const Nvrtc& nvrtc) {
   int of_driver = 0, major = 0, minor = 0;
   Check(driver.cuDriverGetVersion(&of_driver), "cuDriverGetVersion");  // 13010 is 13.1
@@ -89,7 +90,7 @@ CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::strin
   Open(ordinal, libraries, cache_directory);
 }
 
-// Checks all requirements before it allocates memory.
+// All requirements are checked before memory is allocated.
 void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string& cache_directory) {
   Check(driver_.cuInit(0), "cuInit");
   const GpuOfNumber gpu = Find(driver_, ordinal);

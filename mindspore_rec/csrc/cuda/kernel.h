@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MSREC_KERNEL(Name, Arguments) begins the body of a kernel for one thread. In the body, `i` is the
-// thread's number and `a` has the arguments. NVRTC compiles the body as a kernel. The host's
-// compiler makes the body a function that the tests' emulation finds by name.
+// thread's number and `a` contains the arguments. NVRTC compiles the body as a kernel. The host's
+// compiler compiles the body as a function, which the tests' emulation finds by name.
 #pragma once
 
 #include "cuda/kernel_arguments.h"
@@ -29,7 +29,7 @@ namespace kernels {
 
 using KernelFunction = void (*)(int64_t i, const void* arguments);
 
-// The kernels by name; the emulation on the host uses them.
+// The kernels by name, for the emulation on the host.
 inline std::map<std::string, KernelFunction>& Kernels() {
   static std::map<std::string, KernelFunction> kernels;
   return kernels;

@@ -3,8 +3,8 @@
 // Arguments of the kernels. The code that launches kernels and the kernels themselves include this
 // file. The host's compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
-// A kernel over rows has one thread for each element of [rows, width]. For exceptions, the comment
-// of the kernel's arguments states the number of threads.
+// A kernel over rows has one thread for each element of [rows, width]. If a kernel has another
+// number of threads, the comment of the kernel's arguments states this number.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -31,14 +31,14 @@ struct HalfRows {
   int64_t ld;
 };
 
-// The same fields as in `MaskRows`, but `first` is always below `count`.
+// The fields are as in `MaskRows`, but `first` is always below `count`.
 struct Masks {
   const float* data;
   int64_t first, count;
 };
 
-// Rows that are split into chunks of `rows_each` rows; the last chunk has the remaining rows. A
-// kernel has one thread for each column of each chunk.
+// Rows that are split into chunks of `rows_each` rows; the last chunk contains the remaining rows.
+// A kernel has one thread for each column of each chunk.
 struct Chunks {
   int64_t rows, width, rows_each;
 };
@@ -229,8 +229,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// The kernel has one thread for each row. `dots` has the dot product of each row's gradient and x,
-// which RowDots has computed.
+// The kernel has one thread for each row. `dots` contains the dot product of each row's gradient
+// and x, computed by RowDots.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;

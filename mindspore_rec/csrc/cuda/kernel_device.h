@@ -32,7 +32,8 @@ class KernelDevice : public DenseDevice {
 };
 
 // Returns the device whose loops this thread calls. The functions in `Elementwise` have no device
-// argument, so they call CurrentKernelDevice. `Begin` sets the current device, and `End` clears it.
+// argument, so these functions call CurrentKernelDevice. `Begin` sets the current device, and `End`
+// clears it.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

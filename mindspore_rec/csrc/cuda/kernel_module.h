@@ -18,10 +18,10 @@ namespace cuda {
 const std::map<std::string, std::string>& KernelSources();
 
 // Returns the machine code of all kernels for a compute capability such as 90. With `reads_cache`,
-// the function first searches `cache_directory` for a file that this user owns and that has the
-// machine code. If the file is missing or damaged, the function compiles the kernels and writes the
-// machine code to the file. A failure to write the file is ignored. Throws std::runtime_error with
-// the compiler's message if the compilation fails.
+// the function first searches `cache_directory` for a file that contains the machine code and
+// belongs to this user. If the file is missing or damaged, the function compiles the kernels and
+// writes the machine code to the file. A failure to write the file is ignored. Throws
+// std::runtime_error with the compiler's message if the compilation fails.
 std::string CompileKernels(const Nvrtc& nvrtc, int compute_capability,
                            const std::string& cache_directory, bool reads_cache);
 

@@ -10,7 +10,8 @@
 namespace msrec {
 namespace {
 
-// Vectors in `packed`: the new moving statistics, then the statistics that normalize the batch.
+// Order of the vectors in `packed`: first the new moving statistics, then the statistics that
+// normalize the batch.
 struct Vectors {
   float* new_mean;
   float* new_variance;
@@ -49,7 +50,7 @@ struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds the moments of `rows` more rows: the mean and the sum of squared deviations of each column
+  // Adds the moments of `rows` further rows: each column's mean and sum of squared deviations
   // (Chan, Golub & LeVeque, 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {

@@ -3,11 +3,11 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training, mean and variance are computed over the batch, so they need all rows of the batch.
-// Therefore, the normalization has two layers: BatchStatistics ends a stage, and Normalization
-// begins the next stage. If several workers share the batch, mean and variance are computed over
-// the rows of all workers, and each worker gets the same bits. In evaluation, the moving statistics
-// are used as mean and variance.
+// In training, mean and variance are computed over all rows of the batch. So all rows must be
+// complete before the output is computed, and the normalization has two layers: BatchStatistics
+// ends a stage, and Normalization begins the next stage. If several workers share the batch, mean
+// and variance are computed over the rows of all workers, and each worker gets the same bits. In
+// evaluation, the moving statistics are used as mean and variance.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ struct BatchNormMemory {
 // by rows - 1). With fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// The last layer of a stage, which computes mean and variance of the batch. Only this layer and
+// The last layer of a stage: computes mean and variance of the batch. Only this layer and
 // `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:
@@ -61,8 +61,8 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage, which computes the output y. In evaluation, BatchNorm consists
-// of only this layer.
+// The first layer of the next stage: computes the output y. In evaluation, BatchNorm consists of
+// only this layer.
 class Normalization : public Layer {
  public:
   // If `memory` is null, uses the moving statistics.

@@ -21,7 +21,7 @@ class BatchShare {
   // Returns how many rows of the whole batch precede this worker's `rows` rows.
   virtual int64_t RowsBefore(int64_t rows) const = 0;
   // Returns the numbers that all workers pass as `mine`, worker 0 first. Every worker must call
-  // Gather with the same `what` and with the same count of numbers.
+  // Gather with the same `what` and the same count of numbers.
   virtual std::vector<double> Gather(const char* what, const std::vector<double>& mine) = 0;
 
   bool is_idle() const { return weights()[static_cast<size_t>(rank())] == 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of cross networks. A cross network multiplies its input by values of later layers.
+// Layers of cross networks. A cross network multiplies its input by the values of later layers.
 #pragma once
 
 #include <utility>
@@ -20,7 +20,7 @@ class CrossCombine : public Layer {
 };
 
 // All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction, x_k = alpha_k x +
-// b_0 + ... + b_k-1. Each row has one number alpha_k.
+// b_0 + ... + b_k-1. For each row, alpha_k is a single number.
 class CrossVectors : public Layer {
  public:
   // Reads x; writes the output and the products x w_k [rows, layers]. `weight` and `bias` are

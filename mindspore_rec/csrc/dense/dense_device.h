@@ -99,7 +99,7 @@ class DeviceMemory {
   size_t capacity_ = 0;
 };
 
-// Returns the device for programs that are created after this call; null means the host.
+// Return and set the device for programs that are created from now on; null means the host.
 std::shared_ptr<DenseDevice> ActiveDenseDevice();
 void SetDenseDevice(std::shared_ptr<DenseDevice> device);
 

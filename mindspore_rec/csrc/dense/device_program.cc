@@ -174,7 +174,7 @@ void DeviceProgram::UploadParameters(const BatchRun& host, Kept* kept) {
   kept->parameter_at.assign(at.begin(), at.end());
 }
 
-// Uploads the masks. The host reads the counters.
+// Uploads the masks. Counters are not uploaded, because the host reads them.
 void DeviceProgram::UploadExtras(const BatchRun& host, Kept* kept) {
   std::vector<int> numbers;
   std::vector<int64_t> sizes;

@@ -21,18 +21,18 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Limits on the number of forward passes whose backward pass has not run yet. At least kLeastKept
-  // passes may wait. More passes than this may wait, as long as all waiting passes together take
-  // less than kKeptBytes. The limit is needed because the program cannot know whether a forward
-  // pass will have a backward pass.
+  // Limits of the number of forward passes that wait for their backward pass. At least kLeastKept
+  // passes may wait. More than kLeastKept passes may wait, as long as all waiting passes together
+  // take less than kKeptBytes. The limit is needed because the program cannot know whether a
+  // forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // Do the same as the methods of DenseProgram; `host` describes the batch and the host's memory.
-  // In training, Forward writes to `saved` the number under which the device keeps the values for
-  // the backward pass.
+  // These methods do the same as the methods of DenseProgram; `host` describes the batch and the
+  // host's memory. In training, Forward writes to `saved` the number under which the device keeps
+  // the values for the backward pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,

@@ -21,7 +21,7 @@ struct Block {
   Block columns(int64_t from) const { return {data + from, ld}; }
 };
 
-// Masks [count, width] of a dropout. Row r of a block uses mask (first + r) mod count. There are no
+// Dropout masks [count, width]. Row r of a block uses mask (first + r) mod count. There are no
 // masks if `data` is null.
 struct MaskRows {
   const float* data = nullptr;
@@ -71,7 +71,8 @@ struct CrossRows {
   bool rounds = false;               // whether factors of products are rounded to bfloat16
 };
 
-// Curves of straight pieces, one for each number of a row, with vectors [dim] at their knots.
+// One curve for each number of a row. A curve consists of straight pieces between knots, which are
+// vectors [dim].
 struct NumberCurves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -80,8 +81,8 @@ struct NumberCurves {
   int64_t knot_floats() const { return numbers * (bins + 1) * dim; }
 };
 
-// The waves of a number x are sin(2 pi f x) of its frequencies f, and then cos(2 pi f x). The
-// output is relu(weight waves + bias).
+// The waves of a number x are first sin(2 pi f x) for all its frequencies f, and then cos(2 pi f
+// x). The output is relu(weight waves + bias).
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -107,7 +108,7 @@ struct Elementwise {
                          Block to);
   void (*spread)(int64_t rows, int64_t width, Block column, Block to);
 
-  // x = a(x + bias) in place. A null bias counts as 0.
+  // x = a(x + bias) in place. If the bias is null, 0 is added.
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
   // gradient = gradient a'(.) in place, where `output` is the result of `activate`. Adds the column

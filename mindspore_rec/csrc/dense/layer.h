@@ -9,8 +9,8 @@
 
 namespace msrec {
 
-// A part of a parameter: `size` elements from element `offset` on. The parts of a parameter cover
-// the whole parameter and do not overlap.
+// A part of a parameter: the `size` elements from element `offset` on. The parts of a parameter
+// cover the whole parameter and do not overlap.
 struct ParameterPart {
   int parameter = -1;
   int64_t offset = 0;
@@ -39,8 +39,8 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer adds to the gradients of its inputs even when these gradients are still
-  // empty.
+  // True if the layer adds to the gradients of its inputs even if no other layer has written these
+  // gradients.
   virtual bool always_adds() const { return true; }
 
   // True if the layer reads its inputs only as factors of products.
@@ -72,8 +72,8 @@ class Layer {
   virtual void BetweenBackward(const BatchRun&) const {}
 
   // After the last slice of a backward pass, GradientTasks tasks write the gradients of the
-  // parameters. If `adds` is true, other layers have already written a gradient, and the tasks add
-  // to it.
+  // parameters. If `adds` is true, the tasks add to a gradient that other layers have already
+  // written.
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient

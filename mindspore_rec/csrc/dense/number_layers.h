@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers that make a vector of each number of a row. The vectors lie side by side in the output.
+// Layers that compute a vector from each number of a row. The vectors lie side by side in the
+// output.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// The vector of number k is a curve of `bins` straight pieces. The parameter `knots` [numbers, bins
-// + 1, dim] has the vectors at the ends of the pieces, which divide the range from -1 to 1. The
-// first and the last piece go on beyond the range.
+// The vector of number k is a curve of `bins` straight pieces. The pieces divide the range from -1
+// to 1. The parameter `knots` [numbers, bins + 1, dim] contains the vectors at the ends of the
+// pieces. The first and the last piece continue beyond the range.
 class CurvesOfNumbers : public Layer {
  public:
   // Throws std::invalid_argument if there are no bins, or if the output's width is not a multiple
@@ -37,8 +38,8 @@ struct WaveParameters {
   int bias = -1;
 };
 
-// The vector of a number is relu(weight waves + bias). Its waves are the sines, and then the
-// cosines, of 2 pi times the number times each of its `count` frequencies.
+// The vector of a number is relu(weight waves + bias). A number x has `count` frequencies f; its
+// waves are sin(2 pi f x) for all f, and then cos(2 pi f x).
 class WavesOfNumbers : public Layer {
  public:
   // Throws std::invalid_argument as CurvesOfNumbers does.

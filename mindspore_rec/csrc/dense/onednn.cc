@@ -165,7 +165,7 @@ class OneDnnProduct : public Product {
       if (blocks > 0) {
         Check(dnn.memory_desc_clone(b_.out(), preferred), "dnnl_memory_desc_clone");
       } else {
-        // In this case, oneDNN has no special layout for the matrix B. So B is packed as plain
+        // If oneDNN proposes no special layout for the matrix B, the matrix is stored as plain
         // rows, with a stride that suits the cache.
         Matrix(&b_, s.k, s.n, LeadingDimension(s.transposed_b ? s.k : s.n), s.transposed_b, type);
       }
@@ -241,7 +241,8 @@ struct ShapeHash {
 
 std::shared_mutex products_mutex;
 std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>& Products() {
-  // The object is never destroyed, because a thread may still use it when the process ends.
+  // This object is never destroyed, because a thread may still use the object when the process
+  // ends.
   static auto* products =
       new std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>;
   return *products;
@@ -311,7 +312,7 @@ std::string OneDnn::Load(const std::string& path) {
       return path + " has no function dnnl_threadpool_interop_set_max_concurrency";
     }
   } else if (version->cpu_runtime != kSequentialRuntime) {
-    // A build with OpenMP or TBB would start new threads from each of our threads.
+    // If oneDNN is built with OpenMP or TBB, each of our threads would start further threads.
     return path + " starts threads of its own (runtime " + std::to_string(version->cpu_runtime) +
            "), and is not a build for thread pools";
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products by oneDNN. A product runs on the calling thread only. A caller that wants to use
-// several threads must split the product. The library is opened at run time (MindSpore ships a
-// copy).
+// several threads must split the product. The library oneDNN is opened at run time; MindSpore
+// contains a copy of the library.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class FactorType { kFloat32, kBFloat16 };
 inline size_t SizeOf(FactorType type) { return type == FactorType::kFloat32 ? 4 : 2; }
 
 // Computes C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major. Leading dimensions
-// are in elements. A transposed A is stored as [k, m], and a transposed B as [n, k].
+// count elements, not bytes. A transposed A is stored as [k, m], and a transposed B as [n, k].
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;
@@ -46,8 +46,8 @@ class Product {
 
 class OneDnn {
  public:
-  // Opens the library at `path`, once for the process. Returns "" or the reason why the library
-  // cannot be used.
+  // Opens the library at `path`, unless this process has already opened a library. Returns "", or
+  // the reason why the library cannot be used.
   static std::string Load(const std::string& path);
   // Returns whether `Load` succeeded.
   static bool loaded();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of oneDNN's C API that this library uses, declared by hand. The library oneDNN is opened
-// at run time, so the build needs neither its headers nor the library. All declarations are part of
-// the stable interface of oneDNN 3 (https://uxlfoundation.github.io/oneDNN/dev_guide).
-// `OneDnn::Load` refuses another major version.
+// Declarations, written by hand, of the part of oneDNN's C API that this library uses. The library
+// oneDNN is opened at run time, so the build needs neither oneDNN's headers nor the library. All
+// declarations are part of the stable interface of oneDNN 3
+// (https://uxlfoundation.github.io/oneDNN/dev_guide). `OneDnn::Load` refuses another major version.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,8 @@ struct Version {
   unsigned cpu_runtime, gpu_runtime;
 };
 
-// Addresses of oneDNN's functions. Each field has the name of the function without "dnnl_".
+// Addresses of oneDNN's functions. Each field is named like its oneDNN function, without the prefix
+// "dnnl_".
 #define MSREC_ONEDNN_FUNCTIONS(F)                                                                \
   F(const Version*, version, (void))                                                             \
   F(int, get_effective_cpu_isa, (void))                                                          \
@@ -98,8 +99,8 @@ struct Functions {
 #define MSREC_ONEDNN_FIELD(result, name, arguments) result(*name) arguments = nullptr;
   MSREC_ONEDNN_FUNCTIONS(MSREC_ONEDNN_FIELD)
 #undef MSREC_ONEDNN_FIELD
-  // Sets the number of threads for which primitives are created. Only libraries with the
-  // thread-pool runtime have this function.
+  // Sets the number of threads for which primitives are created. This function exists only if
+  // oneDNN is built with the thread-pool runtime.
   Status (*threadpool_interop_set_max_concurrency)(int) = nullptr;
 };
 

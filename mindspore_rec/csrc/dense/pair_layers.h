@@ -8,7 +8,7 @@
 namespace msrec {
 
 // The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
-// of the lower triangle. A pair has j < i, or j <= i with `diagonal`. With `keeps_first`, the
+// of the lower triangle. For each pair, j < i; with `diagonal`, j <= i. With `keeps_first`, the
 // output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:

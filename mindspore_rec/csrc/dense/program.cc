@@ -147,7 +147,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   }
   for (const View& output : outputs_) {
     CheckWritten(output);
-    // Inputs are read in the first stage; outputs are written in the last stage.
+    // The first stage reads the inputs, and the last stage writes the outputs.
     if (values_[output.value].stage + 1 != static_cast<int>(stages_.size())) {
       values_[output.value].crosses_stages = true;
     }

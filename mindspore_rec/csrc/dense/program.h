@@ -15,9 +15,10 @@
 // do not depend on which thread runs a task. Slices and tiles depend only on the batch's size, and
 // the sums of slices are added in slice order.
 //
-// The caller provides the memory. Three memory areas are outputs of the operators: `saved` has
-// values for the backward pass, `packed` has weights in the layout of products, and `gradients` has
-// gradients that cross stages. All other memory is scratch memory of the running thread.
+// The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
+// values for the backward pass, `packed` stores weights in the layout that matrix products need,
+// and `gradients` stores gradients that pass from one stage to another. All other memory is scratch
+// memory of the running thread.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,11 @@ class DenseProgram;
 class DeviceProgram;
 class SliceRun;
 
-// Arithmetic of products: float32 or bfloat16. If bfloat16 is not fast on this processor, factors
-// are rounded to bfloat16 and then multiplied in float32.
+// Number type of the factors of matrix products: float32 or bfloat16. If bfloat16 is not fast on
+// this processor, factors are rounded to bfloat16 and then multiplied in float32.
 enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
 
-// Bytes of an element of a rounded matrix.
+// Number of bytes per element of a rounded matrix.
 inline size_t RoundedSize(Precision precision) { return precision == Precision::kBFloat16 ? 2 : 4; }
 
 // Columns of a value.
@@ -68,14 +69,14 @@ struct ExtraInput {
 // The memory and the batch of one call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
-  // The device that runs the program (null on the host), and its loops.
+  // The device that runs the program (null if the host runs it), and the loops for this device.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // If several workers share the batch: this worker's share of the batch, and the index of this
-  // worker's first row in the whole batch.
+  // This worker's share of the batch, and the index of this worker's first row in the whole batch,
+  // if several workers share the batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -89,25 +90,25 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, one entry per input. For
-  // a float32 input, the entry is null or missing.
+  // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
+  // per input. For a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 
   int64_t padded() const { return slices * slice_rows; }
 };
 
-// Returns element i, or null if there is none.
+// Returns element i, or null if there is no element i.
 template <typename T>
 T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;
 }
 
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
-// cache and many threads get slices. Slices are smaller for small batches. Slices have fewer than
-// 256 rows also if threads would otherwise be idle at the end of the batch. For batches of at most
-// 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into equal
-// slices, and the number of rows in a slice is a multiple of 2.
+// cache and many threads get slices. Slices are smaller for small batches. Slices also have fewer
+// than 256 rows if larger slices would leave threads idle at the end of the batch. For batches of
+// at most 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into
+// equal slices, and the number of rows in a slice is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -115,9 +116,9 @@ class DenseProgram {
   explicit DenseProgram(Precision precision);
   ~DenseProgram();
 
-  // ---- construction: values and layers are added in the order of computation. Each column of a
-  // value must be written exactly once, before any layer reads the column. For an invalid program,
-  // the methods below throw std::invalid_argument.
+  // ---- construction: the caller adds values and layers in the order of computation. Each column
+  // of a value must be written exactly once, before any layer reads the column. For an invalid
+  // program, the methods below throw std::invalid_argument.
 
   Precision precision() const { return precision_; }
   // The device that runs the program; null: the host.
@@ -127,9 +128,9 @@ class DenseProgram {
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Adds an input tensor [B, view.width] that is read into columns of a value.
+  // Adds an input tensor [B, view.width], which is copied into columns of a value.
   void AddInput(const View& view);
-  // Adds an output tensor [B, view.width] that receives columns of a value.
+  // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
   void AddLayer(std::unique_ptr<Layer> layer);
   // Ends a stage after the last layer.
@@ -156,10 +157,11 @@ class DenseProgram {
   int64_t output_width(int i) const { return outputs_[i].width; }
   // Number of elements of a parameter.
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
-  // Returns the extra inputs that layers read, by number.
+  // Returns the extra inputs that layers read; the map's key is the number of the extra input.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
   // Floats per row. If the program runs on a device, the saved values are in the device's memory.
-  // For a program on a device, the host's array `saved` has only the number of the forward pass.
+  // If the program runs on a device, the host's array `saved` contains only the number of the
+  // forward pass.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }
@@ -170,14 +172,15 @@ class DenseProgram {
   // bfloat16 input is converted to float32 in the cache. The input gradient of a slice is rounded
   // to bfloat16 in the cache, too.
 
-  // Computes the outputs. The caller sets batch, saved (in training), packed, parameters and extras
-  // in `run`. Without training, values are kept only during the call.
+  // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
+  // and for training also `saved`. If the run is not a training run, values are kept only during
+  // the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
   // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
-  // for `Forward`, and the memory that `Forward` has filled.
+  // for `Forward`, and passes the memory that `Forward` has filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -270,17 +273,18 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Returns the columns as a factor of a product, rounded if the precision requires rounding.
+  // Returns columns of a value or gradient for use as a factor of a product; the numbers are
+  // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of the blocks and factors above, also for a SliceRun without
-  // memory.
+  // Return the leading dimensions of the blocks and factors above; the SliceRun needs no memory for
+  // these calls.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
   // True if the value is kept only in rounded form. The layer that writes the value also rounds the
-  // value, and the float32 numbers are lost after that layer.
+  // value, and does not keep the float32 numbers.
   bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for products. Does nothing in float32.
   void RoundValue(const View& view) const;

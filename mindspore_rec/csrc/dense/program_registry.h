@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dense programs of this process by number. An int64 tensor passes the number of a program to
-// an operator.
+// A map from numbers to the dense programs of this process. An int64 tensor passes the number of a
+// program to an operator.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ namespace msrec {
 int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program);
 
 void UnregisterProgram(int64_t id);
-// Unregisters a program after `kRetired` other programs have been retired. The delay is needed in
-// PyNative mode, in which a cell's operators may still run after Python has freed the cell. Device
-// memory that no backward pass needs is freed at once.
+// Unregisters a program after `kRetired` other programs have been retired. A program is
+// unregistered with a delay because, in PyNative mode, a cell's operators may still run after
+// Python has freed the cell. Device memory that no backward pass needs is freed at once.
 void RetireProgram(int64_t id);
 constexpr size_t kRetired = 256;
 

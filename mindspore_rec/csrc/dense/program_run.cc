@@ -23,12 +23,12 @@ constexpr int64_t kLeastSliceRows = 16;
 int64_t SliceRows(int64_t batch) {
   if (batch == 0) return kLeastSliceRows;
   if (batch > 8 * kMostSliceRows) {
-    // The batch is cut into slices of equal size. The number of slices is a multiple of 8. So
-    // threads finish at about the same time, and there are few padding rows.
+    // The batch is cut into slices of equal size. The number of slices is a multiple of 8. With
+    // equal slices, all threads finish at about the same time, and there are few padding rows.
     const int64_t slices = RoundUp((batch + kMostSliceRows - 1) / kMostSliceRows, 8);
     return RoundUp((batch + slices - 1) / slices, 2);
   }
-  // A small batch has about 8 slices.
+  // A small batch is cut into about 8 slices.
   const int64_t even = RoundUp((batch + 7) / 8, kLeastSliceRows);
   return std::clamp(even, std::min(RoundUp(batch, kLeastSliceRows), 4 * kLeastSliceRows),
                     kMostSliceRows);
@@ -45,8 +45,8 @@ void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, 
 void DenseProgram::Cut(BatchRun* run) const {
   run->program = this;
   run->slice_rows = SliceRows(run->batch);
-  // A prediction with few rows uses one slice without padding rows. A product of 16 rows would take
-  // several times as long as a product of one row.
+  // A prediction with few rows uses one slice without padding rows. A matrix product with 16 rows
+  // would take several times as long as a product with one row.
   if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
@@ -99,8 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // In a program with one stage, values stay in the thread's cache. If there are several stages,
-  // the values of all slices must be kept for the next stage.
+  // If a program has one stage, values stay in the thread's cache. If there are several stages, the
+  // values of all slices must be kept for the next stage.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -34,7 +34,7 @@ class Dropout : public Layer {
 // as wide as the output.
 class SumGroups : public Layer {
  public:
-  // Throws std::invalid_argument if the input's width is no multiple of the output's width.
+  // Throws std::invalid_argument if the input's width is not a multiple of the output's width.
   SumGroups(View input, View output);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

@@ -17,7 +17,7 @@ struct RowMasks {
   int64_t count = 0;  // of masks
 
   bool any() const { return masks >= 0; }
-  // Returns the extra inputs of a layer with these masks. Throws std::invalid_argument unless
+  // Returns the extra inputs of a layer that uses the masks. Throws std::invalid_argument unless
   // `count` is in [1, 2^32].
   std::vector<ExtraInput> Extras(int64_t width) const;
   // Returns the masks of a slice's rows, if there are any.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ScaleGroups: multiplies each group of columns by one number per row, for example experts by their
-// gates.
+// ScaleGroups: multiplies each group of columns by one number per row, for example the outputs of
+// experts by the numbers of a gate.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// The columns of the input are split into as many groups as `scales` has columns. Each group is
-// multiplied by its column of `scales`.
+// The columns of the input are split into as many groups as `scales` has columns. Group i is
+// multiplied by column i of `scales`.
 class ScaleGroups : public Layer {
  public:
   ScaleGroups(View input, View scales, View output);
@@ -38,7 +38,8 @@ class ScaleVectors : public Layer {
  private:
   int64_t count() const { return inputs_[0].view.width; }
   int64_t dim() const { return outputs_[0].width / count(); }
-  // Returns the parameter as a block with `ld` 0, so that every row of the block is the same.
+  // Returns the parameter as a block with the leading dimension (`ld`) 0, so that all rows of the
+  // block are the same.
   Block Vectors(const BatchRun& run) const;
 
   const int vectors_;

@@ -10,7 +10,7 @@ namespace msrec {
 // The output is the softmax of each group of `group` columns of the input.
 class Softmax : public Layer {
  public:
-  // Throws std::invalid_argument if input and output differ in width, or if the width is no
+  // Throws std::invalid_argument if input and output differ in width, or if the width is not a
   // multiple of `group`.
   Softmax(View input, View output, int64_t group);
   bool always_adds() const override { return false; }

@@ -3,8 +3,8 @@
 // The first value of a row: a pure function of (seed, table name, key). The first value does not
 // depend on threads, tiers, shards or the order in which keys arrive. The numbers come from
 // Philox4x32-10 (Salmon et al. 2011). Philox's key is the table's seed, and Philox's counter is
-// (row key, block). The code is in first_values.inl, which is compiled for each instruction set
-// together with the other row kernels.
+// (row key, block). The code is in first_values.inl. This file is compiled once for each
+// instruction set, together with the row kernels.
 #pragma once
 
 #include <cstdint>

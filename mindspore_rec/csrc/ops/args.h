@@ -62,7 +62,7 @@ struct Args {
   }
   bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
 
-  // Returns the number of bytes of an element.
+  // Returns the number of bytes per element.
   size_t Width(int i) const {
     const std::string type = dtypes[i];
     if (type == "float64" || type == "int64" || type == "uint64") return 8;
@@ -85,7 +85,8 @@ struct Args {
     }
     return static_cast<T*>(params[i]);
   }
-  // Does the same as `Data` for bfloat16 elements, and returns them as uint16 bits.
+  // Does the same as `Data` for bfloat16 elements, and returns the bits of each element as a
+  // uint16.
   uint16_t* Bfloat16Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
     return static_cast<uint16_t*>(params[i]);
@@ -129,7 +130,8 @@ inline Shape ShapeOf(const int* ndims, int64_t* const* shapes, int64_t i) {
   return {shapes[i], shapes[i] + ndims[i]};
 }
 
-// Returns the shape of `ids` followed by dim. The argument `like` has the shape [dim].
+// Returns the shape of `ids`, extended by one dimension of size dim. The argument `like` has the
+// shape [dim].
 inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
   Shape shape = ShapeOf(ndims, shapes, ids);
   shape.push_back(Dimension(ndims, shapes, like));

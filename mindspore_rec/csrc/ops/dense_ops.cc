@@ -32,8 +32,8 @@ std::shared_ptr<const DenseProgram> ProgramOf(const Args& args) {
   return FindProgram(*args.DataAtLeast<int64_t>(0, "descriptor", 1));
 }
 
-// Checks that an argument is float32 [batch, ...] with `width` numbers per row. With
-// `may_be_bfloat16`, bfloat16 is allowed, too.
+// Checks that an argument is float32 [batch, ...] with `width` numbers per row. If
+// `may_be_bfloat16` is true, bfloat16 is allowed, too.
 void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std::string& what,
                bool may_be_bfloat16 = false) {
   if (!args.IsType(i, "float32") && !(may_be_bfloat16 && args.IsType(i, kBfloat16))) {
@@ -100,12 +100,14 @@ std::unique_ptr<BatchShare> Share(BatchRun* run) {
   return share;
 }
 
-// Throws unless the operator has `others` more arguments than ReadInputs reads.
+// Throws unless the operator has exactly `others` arguments in addition to the arguments that
+// ReadInputs reads.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
 
-// Returns the floats of `saved` or `gradients`, whose width is rounded up.
+// Returns the memory of the argument `saved` or `gradients`; the width of this argument is rounded
+// up.
 float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
   return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));
 }
@@ -158,8 +160,8 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// Does the same as MsrDenseForward, but has neither the output `saved` nor the input for the width
-// of `saved`.
+// Does the same as MsrDenseForward, but without the output `saved` and without the input for the
+// width of `saved`.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);
@@ -199,7 +201,8 @@ MSREC_OP(MsrDenseBackward) {
     output_gradients.push_back(args.Data<float>(at, "a gradient", args.Size(at)));
   }
   std::vector<float*> input_gradients;
-  // Each input and each parameter has one output, with the same number of elements.
+  // The operator writes one output for each input and each parameter, with the same number of
+  // elements.
   for (int i = 0; i < arguments; ++i, ++at) {
     const char* what = "an output of gradients";
     const size_t size = args.Size(2 + i);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the optimizer step of all dense parameters of an optimizer, and the squared norm of
-// the dense gradients. The parameters and their states are inputs, and the step updates them in
-// place.
+// the dense gradients. The parameters and their states are inputs, and the step updates these
+// inputs in place.
 #include "dense/dense_step.h"
 #include "ops/operator.h"
 
@@ -59,7 +59,8 @@ class Plan {
   const int64_t* numbers_;
 };
 
-// Reads the float32 input with a rule's constants, in the order of `train/optim/dense_step.py`.
+// Reads the float32 input with the constants of an optimizer's rule; `train/optim/dense_step.py`
+// writes these constants in the same order.
 Rule ReadRule(const Args& args, int i, const Plan& plan) {
   const float* constants = Floats(args, i, "the constants");
   Require(args.Size(i) == 8, "the constants do not fit");

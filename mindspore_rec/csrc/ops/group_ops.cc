@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Several tables in one operator. Column t of a tensor belongs to the table of descriptor t.
+// The tables of one operator. Column t of a tensor belongs to the table of descriptor t.
 class Group {
  public:
   // The columns are the last dimension of `tensor`, or the second-to-last dimension if `inner` is
@@ -36,7 +36,8 @@ class Group {
 
   size_t rows() const { return rows_; }
   size_t columns() const { return columns_; }
-  // Returns argument i, which must be float32 [rows, columns, dim]; each table must have this dim.
+  // Returns argument i, which must be float32 [rows, columns, dim]; the rows of each table must
+  // have dim floats.
   float* Rows(int i, const char* what) const {
     const size_t dim = columns_ == 0 ? 0 : args_.Size(i) / std::max<size_t>(rows_ * columns_, 1);
     for (size_t column = 0; rows_ > 0 && column < columns_; ++column) {
@@ -45,8 +46,8 @@ class Group {
     }
     return args_.Data<float>(i, what, rows_ * columns_ * dim);
   }
-  // Throws if the lookup of any table would throw. The function is called before any lookup inserts
-  // rows.
+  // Throws an error if the lookup in any of the tables would throw an error. CheckLookups is called
+  // before any lookup inserts rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
       Call table = CallOf(column, OpKind::kCount);
@@ -54,8 +55,8 @@ class Group {
     }
   }
   bool over_workers() const { return columns_ > 0 && found_[0]->over_workers != nullptr; }
-  // Looks up all columns in a single exchange between workers. With `train`, writes one ticket per
-  // column.
+  // Looks up all columns in a single exchange between workers. If `train` is true, writes one
+  // ticket per column.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
@@ -73,7 +74,7 @@ class Group {
       tickets[column] = requests[column].ticket;
     }
   }
-  // Calls fn(table, column) for all columns, in parallel over tables.
+  // Calls fn(table, column) for all columns; different tables are processed in parallel.
   template <typename Fn>
   void ForEach(OpKind kind, const Fn& fn) const {
     tasks_.ForEach([&](size_t column) {
@@ -126,8 +127,8 @@ using msrec::OpKind;
 using msrec::Shape;
 
 // (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets).
-// Column t of the ids is looked up in the table of descriptor t; several descriptors may name one
-// table.
+// Column t of the ids is looked up in the table of descriptor t; several descriptors may belong to
+// the same table.
 MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {msrec::Dimension(ndims, shapes, 1)}};
 }

@@ -33,8 +33,8 @@ MSREC_OP(MsrLookupEval) {
   table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
-// (gradient, descriptor) -> no result. Throws if a lookup in evaluation mode gets a gradient,
-// because the table would silently stay untrained.
+// Arguments: (gradient, descriptor); the operator has no result. Throws if a gradient arrives for a
+// lookup in evaluation mode, because such a gradient cannot train the table.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   args.RequireCount(3);

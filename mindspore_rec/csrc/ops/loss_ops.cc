@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two operators. The first computes the binary cross-entropy of logits, and the derivative of the
-// loss. The second is the backward pass: it multiplies the derivative by the gradient of the loss,
-// and computes the gradient of the labels. An int64 constant with one element selects the mean (1)
-// or the sum (0) of the losses.
+// Two operators. The first operator computes the binary cross-entropy of logits, and the derivative
+// of the loss. The second operator is the backward pass: it multiplies the derivative by the
+// gradient of the loss, and computes the gradient of the labels. An int64 constant with one element
+// selects the mean (1) or the sum (0) of the losses.
 #include "dense/logistic_loss.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"

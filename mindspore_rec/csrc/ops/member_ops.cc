@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two operators for the rows of an ensemble: one repeats rows for each member, times the member's
-// factors; the other is its backward pass.
+// Two operators for the rows of an ensemble. The forward operator repeats the rows for each member,
+// and multiplies the rows by the member's factors. The second operator is the backward pass.
 #include "dense/member_rows.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"
@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Returns the batch of rows (argument 0) and factors (argument 1).
+// Returns a batch that consists of the rows (argument 0) and the factors (argument 1).
 MemberBatch MemberBatchOf(const Args& args) {
   if (args.ndims[0] < 1 || args.ndims[1] != 2) {
     throw std::invalid_argument(std::string(args.op) +
@@ -41,7 +41,7 @@ MSREC_EXPORT Shape MsrMemberRowsInferShape(int* ndims, int64_t** shapes, void*) 
   const int64_t rows = msrec::Dimension(ndims, shapes, 0);
   const int64_t members = msrec::Dimension(ndims, shapes, 1);
   const int64_t width = msrec::Dimension(ndims, shapes, 1, 1);
-  // A dimension below 0 is not known yet.
+  // A negative dimension means that the size is not known yet.
   return {rows < 0 || members < 0 ? -1 : rows * members, width};
 }
 MSREC_OP(MsrMemberRows) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
-// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes. If an
-// operator throws, MindSpore raises a Python RuntimeError with the same message.
+// operators. For each operator Msr<Name>, there is a function Msr<Name>InferShape, which also
+// supports dynamic shapes. If an operator throws, MindSpore raises a Python RuntimeError with the
+// same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
 // is a constant of shape [dim]. Shape inference receives only shapes, so it takes dim from the
@@ -94,7 +95,7 @@ class Call {
   void Require(bool fine, const std::string& what) const {
     if (!fine) throw std::invalid_argument(Where(what));
   }
-  // Throws if the operator would read rows that do not belong to the loaded weights.
+  // Throws if the operator would read rows that are not from the same state as the loaded weights.
   void RequireRows() const { CheckRowsGiven(*registered_); }
   IdView Integers(const Args& args, int i, const char* argument) const {
     const bool is_int64 = args.IsType(i, "int64");

@@ -2,8 +2,8 @@
 //
 // Operators on rows by key, with the semantics of MapParameter's methods. One worker may run an
 // operator on rows while the other workers do not, so the operator sends requests to the owners of
-// the keys. Only a trained lookup is a part of a step, and therefore a collective call of all
-// workers.
+// the keys. Only a training lookup is a part of a step, so only a training lookup is a collective
+// call of all workers.
 #include "ops/operator.h"
 #include "util/bytes.h"
 
@@ -11,9 +11,9 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts missing
-// rows even if the table has no optimizer. If the table has an optimizer, the operator is a
-// training lookup.
+// The operator for MapParameter.get: (ids, descriptor, like, anchor) -> (rows, ticket). The
+// operator inserts missing rows even if the table has no optimizer. If the table has an optimizer,
+// the operator is a training lookup.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }

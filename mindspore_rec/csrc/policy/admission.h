@@ -31,7 +31,7 @@ struct Admission {
   double probability = 1.0;     // kProbability: of one occurrence to admit
 
   bool counts() const { return kind != AdmissionKind::kProbability; }
-  // True if every key is admitted at its first occurrence, so that no counters are needed.
+  // True if every key is admitted at its first occurrence; no counters are needed then.
   bool immediate() const {
     return counts() ? threshold == -1 || threshold == 1 : probability >= 1.0;
   }
@@ -39,7 +39,8 @@ struct Admission {
   bool Admits(uint32_t count) const { return threshold > 0 && count >= threshold; }
 
   // Return whether a key is admitted under the rule kProbability. The decision depends only on key,
-  // step, seed and the number of occurrences, and not on threads or order.
+  // step, seed and number of occurrences. The decision does not depend on threads or on the order
+  // of the keys.
   bool Throw(int64_t key, int64_t step, uint64_t seed, uint32_t occurrences) const {
     const uint64_t die = Mix64(HashKey(key) + Mix64(seed ^ static_cast<uint64_t>(step)));
     const double thrown = static_cast<double>(die >> 11) * 0x1p-53;

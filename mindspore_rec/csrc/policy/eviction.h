@@ -4,15 +4,15 @@
 // event time, by capacity, or by the norm of the value. Evicting a row also removes the row's
 // optimizer state and the key's counter.
 //
-// A row is *due* when its age reaches the limit. Lookups treat a due row as missing. A sweep frees
-// the memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon
-// is the current time of the table's clock. If the table evicts only on a trigger, the horizon is
-// the time of the last trigger.
+// A row is *due* when its age reaches the limit. Lookups treat a due row as missing. Later, a sweep
+// over the table frees the memory of due rows; each step sweeps one slice of the table. Ages are
+// measured at the *horizon*. The horizon is the current time of the table's clock. If the table
+// evicts only on a trigger, the horizon is the time of the last trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
-// the clock is s, and rows used in the step get last_step = s. After step s, the clock is s + 1. So
-// a row last used in step s has age 0 at clock s + 1, and is due at clock s + 1 + max_idle_steps. A
-// row that is put or imported between two steps counts as used in the next step.
+// the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock
+// is s + 1. So a row last used in step s has age 0 at clock s + 1, and is due at clock s + 1 +
+// max_idle_steps. A row that is put or imported between two steps counts as used in the next step.
 #pragma once
 
 #include <algorithm>
@@ -58,9 +58,9 @@ struct Horizon {
   int64_t time = 0;
 };
 
-// The count of multiples of the idle limit that the clock has passed. When the epoch number grows
-// by 1, the sketch halves all counts. Setting the clock back or changing the limit does not change
-// the epoch number.
+// Counts the epochs; an epoch is as long as the idle limit. When the epoch number grows by 1, the
+// sketch halves all counts. Setting the clock back or changing the limit does not change the epoch
+// number.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at
@@ -87,7 +87,8 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
 }
 
 // Returns the number of rows that the sweep of a shard visits in one step. The sweep visits the
-// whole shard in about 256 steps. For the largest table, a step's slice takes about a millisecond.
+// whole shard in about 256 steps. Even in the largest table, sweeping the slice of one step takes
+// about a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

@@ -2,7 +2,7 @@
 //
 // EvictionLog: the evicted keys, with time and reason. The log always keeps the most recent
 // evictions, to explain why a key has no row. While a caller collects evictions, the log keeps all
-// evictions. Not thread safe; one shard owns it.
+// evictions. Not thread safe; each object belongs to one shard.
 #pragma once
 
 #include <algorithm>

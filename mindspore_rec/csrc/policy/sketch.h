@@ -6,9 +6,9 @@
 //
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
 // may be higher than the key's own count. To forget a key, the key's estimate is subtracted from
-// its counters. This may also reduce the estimates of other keys. Each new epoch halves all counts.
-// When an epoch begins, a block's counts are halved only at the next access to the block, so the
-// epoch causes no pause. Not thread safe; one shard owns it.
+// its counters. This subtraction may also reduce the estimates of other keys. Each new epoch halves
+// all counts. When an epoch begins, a block's counts are halved only at the next access to the
+// block, so the epoch causes no pause. Not thread safe; each object belongs to one shard.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class CountingSketch {
     for (const uint32_t c : at.counter) least = std::min(least, Get(*at.block, c));
     return least;
   }
-  // Add n to the counters of a key. A counter never exceeds its maximum.
+  // Add n to the counters of a key. A counter stops at its maximum.
   void Add(uint64_t hash, uint32_t epoch, uint32_t n) {
     Place at = Find(hash, epoch);
     for (const uint32_t c : at.counter) {
@@ -59,9 +59,9 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Age the counters to epoch `epoch`, and write them to the memory at `to`, which must have
-  // `bytes()` bytes. Load() reads saved counters into a sketch of the same size, as counters of
-  // epoch `epoch`.
+  // Apply the halvings up to epoch `epoch` to the counters, and write the counters to the memory at
+  // `to`. The memory at `to` must have room for `bytes()` bytes. Load() reads saved counters into a
+  // sketch of the same size; the sketch treats them as counters of epoch `epoch`.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

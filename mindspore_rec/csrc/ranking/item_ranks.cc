@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kMostUsers = 64;                // of a tile
 constexpr size_t kTileItems = 16 * kBlockItems;  // of a tile
 
-// Returns the users of a tile: fewer if otherwise threads would have no users.
+// Returns the number of users in a tile; the number is smaller if larger tiles would leave threads
+// idle.
 size_t UsersOfTile(size_t users) {
   const auto threads = static_cast<size_t>(ThreadPool::Global().num_threads());
   const size_t share = (users + threads - 1) / threads;
@@ -60,7 +61,8 @@ struct SortedItems {
     std::sort(items.begin(), items.end());
     items.erase(std::unique(items.begin(), items.end()), items.end());
   }
-  // Calls fn(item - first) for the items in [first, first + some), which follow those before.
+  // Calls fn(item - first) for the items in [first, first + some). The range of each call must
+  // follow the range of the previous call.
   template <typename Fn>
   void Take(size_t first, size_t some, const Fn& fn) {
     for (; place < items.size() && static_cast<size_t>(items[place]) < first + some; ++place) {
@@ -75,7 +77,8 @@ float ScoreOfItem(const ScoredVectors& vectors, size_t user, size_t item) {
   return vectors.bias == nullptr ? score : score + vectors.bias[item];
 }
 
-// A target's score, and the numbers of items above it and beside it.
+// A target's score, the number of items with a higher score, and the number of items with an equal
+// score.
 struct Standing {
   float score;
   int64_t above = 0;
@@ -139,7 +142,7 @@ bool IsBefore(const Scored& a, const Scored& b) {
   return a.score > b.score || (a.score == b.score && a.item < b.item);
 }
 
-// The best k items so far; items come in rising order.
+// The best k items so far. Items must be added in ascending order.
 struct Best {
   std::vector<Scored> heap;  // the worst is the first
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks of items among all items, and the best items, by the scores of users' vectors and items'
-// vectors. Scores are computed in tiles, so that no matrix of all users and items is stored. The
-// result has the same bits with any number of threads, any instruction set and any other users in
-// the call (score_tile.h).
+// Computes the ranks of target items among all items, and the best items of each user. The score of
+// an item is computed from a user's vector and the item's vector. Scores are computed in tiles, so
+// that no matrix of all users and items is stored. The bits of the result depend neither on the
+// number of threads, nor on the instruction set, nor on the other users in the call (score_tile.h).
 #pragma once
 
 #include <cstddef>
@@ -27,17 +27,18 @@ struct ItemLists {
   const int64_t* offsets;  // [num_users + 1]
 };
 
-// ranks[n] = the mid rank of targets.values[n] for its user: 1, plus the number of other items with
-// a higher score, plus half the number of other items with an equal score. Items that are masked
-// for the user, and other targets of the user, do not count. Scores that overflow to NaN never
-// favour a target: a target with NaN is below all items, and items with NaN are above the target.
+// ranks[n] = the mid rank of the target targets.values[n] for the target's user. The mid rank is 1,
+// plus the number of other items with a higher score, plus half the number of other items with an
+// equal score. Items that are masked for the user, and other targets of the user, do not count.
+// Scores that overflow to NaN never favour a target. If a target's score is NaN, all items rank
+// above the target. Items whose score is NaN rank above every target.
 void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const ItemLists& masked,
                  double* ranks);
 
-// items[u, 0 .. k), scores[u, 0 .. k) = the k items with the highest scores for user u that are not
-// masked, and their scores, the highest first. Of equal scores, the item with the smaller number is
-// first. Places without an item have the item -1 and the score -infinity. Items whose score is NaN
-// are left out.
+// items[u, 0 .. k), scores[u, 0 .. k) = the unmasked items with the k highest scores for user u,
+// and their scores, in descending order of scores. If scores are equal, the item with the smaller
+// number is first. If user u has fewer than k results, the remaining places contain the item -1 and
+// the score -infinity. Items whose score is NaN are left out.
 void TopItems(const ScoredVectors& vectors, const ItemLists& masked, size_t k, int64_t* items,
               float* scores);
 

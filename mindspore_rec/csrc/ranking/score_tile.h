@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scores of a tile of users and items: products of their vectors. Each score is the sum of the
-// products of the two vectors' numbers, added one after the other in the order of the numbers, in
-// float32. So a score has the same bits in every tile, with every instruction set and with every
-// number of threads, and it has the same bits as ScoreOf.
+// Computes the scores of a tile of users and items. A score is the dot product of a user's vector
+// and an item's vector. The products of the two vectors' elements are added in float32, one after
+// another, in the order of the elements. So the bits of a score do not depend on the tile, the
+// instruction set or the number of threads, and ScoreOf returns the same bits.
 #pragma once
 
 #include <cstddef>
 
 namespace msrec {
 
-// Items of a packed block. Block b of packed items has the numbers [dim, kBlockItems] of the items
-// from b * kBlockItems; items that are missing in the last block have zeros.
+// Items of a packed block. Block b of packed items contains the numbers [dim, kBlockItems] of
+// kBlockItems items, beginning with item b * kBlockItems. The last block is filled up with zeros.
 constexpr size_t kBlockItems = 16;
 
 // scores[u * blocks * kBlockItems + i] = the score of user u and packed item i; u in [0, users).
@@ -21,7 +21,8 @@ using ScoreTileLoop = void (*)(const float* vectors, size_t users, const float* 
 // Returns the loop for the instruction set that ActiveKernels names.
 ScoreTileLoop ActiveScoreTile();
 
-// Returns the loop of a set by name, or null if this CPU or build lacks the set. For tests.
+// Returns the loop for the instruction set with this name, or null if this CPU or build does not
+// support the set. For tests.
 ScoreTileLoop FindScoreTile(const char* name);
 
 // Packs n rows [n, dim] of `items` into blocks.

@@ -14,8 +14,8 @@ size_t MostKeys(size_t homes) { return homes - homes / 5; }
 
 }  // namespace
 
-// This index hashes keys with separate secrets. If indexes shared secrets, keys in the order of one
-// index would collide in another index.
+// The index of KeptDigests hashes keys with its own secrets. If two indexes used the same secrets,
+// keys that are read in the order of one index would collide in the other index.
 KeptDigests::KeptDigests() : hasher_(process_hashers.index.Hash(0x6b657074)) {}
 
 uint64_t KeptDigests::FirstHash(size_t part, size_t home, size_t homes) {
@@ -77,7 +77,7 @@ void KeptDigests::EraseOne(int64_t key) {
   Part& part = parts_[PartOf(hash)];
   size_t place = part.homes == 0 ? part.checks.size() : Find(part, hash, key);
   if (place == part.checks.size() || part.checks[place] == 0) return;
-  // Move each following key to a lower place, but not below the key's home.
+  // Move each of the following keys to a lower place, but not below the key's home.
   for (size_t next = place + 1; next < part.checks.size() && part.checks[next] != 0; ++next) {
     if (HomeOf(HashOf(part.keys[next]), part.homes) > place) continue;
     part.keys[place] = part.keys[next];

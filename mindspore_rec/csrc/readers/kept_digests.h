@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptDigests: digests of rows by key, kept apart from the rows. Comparing these digests with the
-// rows shows which rows have changed without a write, in memory or in tiers. A digest is kept as 32
-// bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
+// KeptDigests: digests of rows by key, stored separately from the rows. Comparing these digests
+// with the rows shows which rows have changed without a write, in memory or in tiers. A digest is
+// kept as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
 // Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
 // keys may be set and erased between two calls. A key that is present during the whole round is
 // visited once. If the memory grew during the round, the key may be visited twice.
 //
-// Any thread may call. A call may throw std::bad_alloc; some of the call's keys may then already be
-// set.
+// Any thread may call. A call may throw std::bad_alloc; after the exception, some of the call's
+// keys may already be set.
 #pragma once
 
 #include <array>
@@ -42,9 +42,9 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys, beginning at `place`, and the kept halves of their digests. A
-  // place of 0 begins a round. At the end of a round, Next may append fewer than `least` keys.
-  // Return the next place, or 0 at the end.
+  // Append at least `least` keys, and the kept halves of their digests, beginning at the place
+  // `place` of the index. If `place` is 0, a round begins. At the end of a round, Next may append
+  // fewer than `least` keys. Return the next place, or 0 at the end of the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
@@ -67,12 +67,12 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the least hash in a part whose home is `home`.
+  // Return the least hash whose home in a part is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the end
   // of the places if no place is free.
   static size_t Find(const Part& part, uint64_t hash, int64_t key);
-  // Give a part at least `homes` homes.
+  // Resize a part to at least `homes` homes.
   void Resize(Part* part, size_t homes) const;
   void SetOne(int64_t key, uint32_t check);
   void EraseOne(int64_t key);

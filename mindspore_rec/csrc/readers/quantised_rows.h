@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is for tables
-// with many reads and few changes. Float32 rows are quantised when they are written.
+// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is made for
+// tables that are often read and rarely changed. Float32 rows are quantised when they are written.
 //
-// Without a vocabulary, keys are arbitrary, and an index (rows/index.h) maps keys to rows in 6.4 to
-// 9.7 bytes per row. With a vocabulary, keys are 0 .. vocabulary - 1; every key has a row, and no
-// index is needed. A lookup prefetches index entries and rows. A lookup does not sort ids or make
-// ids unique.
+// Without a vocabulary, keys are arbitrary, and an index (rows/index.h) maps keys to rows. The
+// index takes 6.4 to 9.7 bytes per row. With a vocabulary, keys are 0 .. vocabulary - 1; every key
+// has a row, and no index is needed. A lookup prefetches index entries and rows. A lookup does not
+// sort ids or make ids unique.
 //
 // All methods are thread safe: lookups run in parallel, and a change waits until no other call
 // runs. A change that throws leaves the rows unchanged. Methods throw std::invalid_argument for bad
@@ -30,7 +30,8 @@
 
 namespace msrec {
 
-// Age limits of rows at a given time. Lookups treat a row that has reached a limit as missing.
+// Age limits of rows, and the time at which ages are measured. Lookups treat a row that has reached
+// a limit as missing.
 struct AgeLimit {
   Eviction eviction;
   Horizon at;
@@ -68,12 +69,13 @@ class QuantisedRows {
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has 4 +
-  // layout().code_bytes() bytes: scale, offset and codes, as QuantiseNumbers writes them.
+  // layout().code_bytes() bytes: scale, offset and codes, in the format that QuantiseNumbers
+  // writes.
   void UpsertCodes(const IdView& keys, const uint8_t* rows, const uint32_t* last_steps,
                    const uint32_t* last_times);
-  // Drop the rows of keys; return the number of dropped rows. Requires: no vocabulary.
+  // Drop the rows with these keys; return the number of dropped rows. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
-  // Drop all rows. With a vocabulary, set all rows to zeros.
+  // Drop all rows. If there is a vocabulary, set all rows to zeros instead.
   void Clear();
   // Drop the rows that have reached an age limit; return the number of dropped rows.
   size_t EraseOld(const AgeLimit& limit);
@@ -106,7 +108,7 @@ class QuantisedRows {
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;
-  // Use these kernels instead of the best kernels for this processor. For tests.
+  // Use `kernels` instead of the best kernels for this processor. For tests.
   void Use(const Kernels& kernels) { kernels_ = &kernels; }
 
  private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions on the buckets of shared_layout.h, which map a key to the slot of its row. Only one
-// thread at a time may change a part of an index. During the change, any number of threads of any
-// process may read the part. They find every key that is not being changed. If a key's bucket is
-// full, the key goes into the next bucket, and the full bucket is marked. An entry never moves.
+// Functions on the buckets that shared_layout.h defines. The buckets map a key to the slot of the
+// key's row. Only one thread at a time may change a part of an index. During the change, any number
+// of threads of any process may read the part. Readers find every key that is not being changed. If
+// a key's bucket is full, the key goes into the next bucket, and the full bucket is marked. An
+// entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +44,7 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
 }
 
 // Return a word with the top bit set in each byte that equals `byte` in `word`. The result must be
-// exact, because an empty entry may still have the slot of an erased row.
+// exact, because an empty entry may still contain the slot of an erased row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;

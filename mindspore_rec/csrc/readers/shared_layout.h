@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout of shared memory: one process writes rows into the memory, and other processes serve
-// lookups from it. All positions are offsets from the start, because the address of the memory
-// differs between processes.
+// Layout of shared memory: one process writes rows into the memory, and other processes answer
+// lookups from this memory. All positions are stored as offsets from the start of the memory,
+// because the memory's address differs between processes.
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse. Each part reserves all the address space that it may ever need, but only used
-// pages take memory. A reader finds all its data from one root, and a root describes one state of
-// all tables:
+// The file is sparse. Address space is reserved for the largest possible size of each part, but
+// only used pages take memory. A reader finds all its data from one root, and a root describes one
+// state of all tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
 // A root never changes once it is published. Readers search the overlay first. So an entry of a
-// bucket may change if the root's overlay also has the entry's key. A row that a reader can reach
-// never changes. shared_writer.h describes the steps of a change.
+// bucket may change if the root's overlay also contains the entry's key. A row that a reader can
+// reach never changes. shared_writer.h describes the steps of a change.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct SharedTableSpec {
   bool aged() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
 };
 
-// The place of one reader; each place has its own cache line.
+// The place of one reader; each place occupies a separate cache line.
 struct alignas(64) SharedReaderSlot {
   std::atomic<uint64_t> sequence;  // of the root that is read; 0: none is
 };

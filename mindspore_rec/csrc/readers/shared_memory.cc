@@ -36,7 +36,7 @@ constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);
 }
 
-// Return whether ages can be computed from this clock without overflow of int64.
+// Return whether the ages at the time `at` can be computed without an overflow of int64.
 bool IsClock(int64_t at) { return at >= -kMostClock && at <= kMostClock; }
 
 // Return an error message for a table's settings; "" if the settings are valid.
@@ -99,7 +99,7 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   const uint64_t bytes = arena + most * (specs.size() + 1);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) Fail("ftruncate");
   // Seal the length. If the file were shortened, an access to a mapped page would raise SIGBUS.
-  // Some files cannot be sealed, so errors are ignored.
+  // Some files cannot be sealed, so errors of fcntl are ignored.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* mapped = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
@@ -137,7 +137,7 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
   // A reader also maps the control pages as writable, because it writes the sequence number of its
-  // root there.
+  // root into these pages.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;
@@ -161,7 +161,7 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
     refuse();
     throw SharedDamaged("the shared memory is damaged: " + error);
   }
-  // The two calls of madvise are only hints, so errors are ignored.
+  // The two calls of madvise only give hints to the system, so errors are ignored.
   madvise(base_, bytes_, MADV_DONTDUMP);
   madvise(base_ + arena_offset_, bytes_ - arena_offset_, MADV_HUGEPAGE);
 }
@@ -237,8 +237,8 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
 void SharedMemory::Populate(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = offset / kSharedPage * kSharedPage;
   const uint64_t length = RoundUp(offset + bytes, kSharedPage) - first;
-  // Check the available memory first: otherwise the system could run out of memory and kill this or
-  // another process.
+  // Check the available memory first. Without this check, the system could run out of memory and
+  // kill a process.
   if (length >= kHugePage / 8 && length + kLeft > AvailableBytes()) throw std::bad_alloc();
   if (madvise(base_ + first, length, MADV_POPULATE_WRITE) == 0) return;
   if (errno == EINVAL &&

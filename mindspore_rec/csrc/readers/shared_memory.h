@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: maps the memory of shared_layout.h into this process. The process that creates the
-// memory chooses the tables and their settings. Other processes inherit the file descriptor and map
-// the same file.
+// SharedMemory: maps memory with the layout in shared_layout.h into this process. The process that
+// creates the memory chooses the tables and their settings. Other processes inherit the file
+// descriptor and map the same file.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments,
 // std::system_error for errors of the system, and std::bad_alloc if memory is short.
@@ -28,18 +28,19 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, such as a memfd. `most_bytes` is the address space for the rows of each
-  // table, and also the address space for all other data together. The file takes memory only for
-  // written pages. If the file allows sealing (MFD_ALLOW_SEALING), its length is sealed. Create
-  // sets rows_offset and rows_bytes in the file's copy of the specs. Requires: no other process has
-  // mapped the file yet.
+  // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
+  // rows of each table, and also the size of the address space for all other data together. The
+  // file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING), its
+  // length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
+  // Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. With kRead, the descriptor may be closed afterwards; with
-  // kWrite, it must stay open. Throws SharedDamaged if the file's description is inconsistent. The
-  // description is read only once, so later changes by another process have no effect.
+  // Map a file that Create has laid out. With kRead, the descriptor may be closed after the call;
+  // with kWrite, the descriptor must stay open. Throws SharedDamaged if the file's description is
+  // inconsistent. The description is read only once, so later changes by another process have no
+  // effect.
   SharedMemory(int fd, Access access);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -50,7 +51,7 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. If rows are float32, only the header of this layout is valid.
+  // Layout of a table's rows. If rows are float32, only the header of the layout is valid.
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};
@@ -79,8 +80,8 @@ class SharedMemory {
   // Allocate memory for a range, or throw std::bad_alloc. Writing to an allocated range cannot
   // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
-  // Return to the operating system all pages that are entirely inside a range. The pages contain
-  // zeros afterwards.
+  // Return to the operating system all pages that are entirely inside a range. After this call, the
+  // pages contain zeros.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process

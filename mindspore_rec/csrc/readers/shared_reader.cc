@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // of a task
 
-// The age limits of a table, evaluated at the time that a root states.
+// The age limits of a table, for the time that is stored in a root.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)
@@ -70,8 +70,9 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // After publishing a root, the writer reads this place. So either the writer reads the sequence
-    // stored here, or this reader reads the new root's sequence.
+    // After the writer has published a root, it reads this reader's place. So either the writer
+    // reads the sequence number that is stored here, or this reader reads the new root's sequence
+    // number.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;
@@ -139,7 +140,8 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
-    // If the overlay has a key, the key's index entry may change during the read.
+    // If the overlay contains a key, the key's index entry may change while this reader reads the
+    // entry.
     if (overlay != nullptr) {
       const SharedChange* change =
           FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);

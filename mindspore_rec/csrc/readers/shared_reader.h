@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
-// which chooses the newest root. Until the thread calls Leave, it reads from this root. So all
-// lookups between Enter and Leave use the same state. Readers never wait for the writer, but the
-// writer waits for readers of old roots.
+// which chooses the newest root. Until the thread calls Leave, it reads from the chosen root. So
+// all lookups between Enter and Leave use the same state. Readers never wait for the writer, but
+// the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged.
@@ -32,11 +32,11 @@ class SharedReader {
   // This process uses `count` reader places of the memory, beginning at place `first`.
   SharedReader(std::shared_ptr<SharedMemory> memory, int first, int count);
 
-  // Return whether a state has been published.
+  // Return whether the writer has published a state.
   bool Ready() const { return memory_->control().sequence.load() != 0; }
 
-  // Begin to read the newest root, at a free reader place. If no place is free, wait. Returns the
-  // place. Throws std::runtime_error if no state has been published.
+  // Begin to read the newest root, and occupy a free reader place. If no place is free, wait.
+  // Returns the place. Throws std::runtime_error if no state has been published.
   int Enter();
   void Leave(int place);
 
@@ -57,8 +57,8 @@ class SharedReader {
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
-  // output. If the filter drops an id, its output is zeros. If an id has no row, its output is
-  // `unknown`. Error messages begin with `name`.
+  // output. If the filter drops an id, the id's output is zeros. If an id has no row, the id's
+  // output is `unknown`. Error messages begin with `name`.
   void Lookup(int place, size_t table, const IdView& ids, const IdFilter& filter,
               const float* unknown, const std::string& name, float* out) const;
 

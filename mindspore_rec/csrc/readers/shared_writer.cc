@@ -59,15 +59,15 @@ std::unique_ptr<char[]> SharedWriter::NextRoot() const {
   return made;
 }
 
-// Allocate memory for a root. Also reserve room in `retired_` for the memory ranges that only older
-// roots reach once the new root is published.
+// Allocate memory for a root. Also reserve room in `retired_` for memory ranges: after the new root
+// is published, only older roots reach these ranges.
 uint64_t SharedWriter::RootPlace() {
   retired_.reserve(retired_.size() + memory_->tables() + 1);
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));
 }
 
-// Publish a root; all later calls of Enter use this root. `retired` contains the ranges that can be
-// reached only from older roots, and has capacity for one more range.
+// Publish a root; all later calls of Enter use this root. `retired` contains the memory ranges that
+// can be reached only from older roots, and must have capacity for one more range.
 void SharedWriter::PublishRoot(const char* root, uint64_t offset, std::vector<SharedBlob> retired) {
   const size_t bytes = SharedRoot::Bytes(memory_->tables());
   SharedControl& control = memory_->control();

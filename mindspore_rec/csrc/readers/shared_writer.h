@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: changes the tables of a SharedMemory while other processes read them. A change is
-// prepared in memory that readers do not use yet, and then published. Readers see all of a change
-// or nothing of it.
+// SharedWriter: changes the tables of a SharedMemory while other processes read the tables. A
+// change is prepared in memory that readers do not use yet, and then published. A reader reads
+// either all parts of a change or no part.
 //
 // A delta is published as an overlay: a small hash table of the changed keys. Readers search the
 // overlay first, and then the index. A change that replaces all rows is published as a new index
 // instead.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
-//   rows yet. Step 2 publishes a root with the overlay. Readers that enter after step 2 see the
-//   change. Step 3 settles the change: the writer waits until no reader uses an older root. After
-//   this wait, all readers search the overlay first, so the writer can change the index entries of
-//   the overlay's keys one by one. Step 4 publishes a root without the overlay, and waits until no
-//   reader uses an older root. The writer then frees the overlay, the old rows and other memory
-//   that only older roots reach.
+//   rows yet. Step 2 publishes a root with the overlay. Readers that call Enter after step 2 read
+//   the change. Step 3 settles the change: the writer waits until no reader uses an older root.
+//   After the wait in step 3, all readers search the overlay first. So the writer can change the
+//   index entries of the overlay's keys one by one. Step 4 publishes a root without the overlay,
+//   and waits until no reader uses an older root. The writer then frees the overlay, the old rows
+//   and other memory that only older roots reach.
 //
 // Readers never wait. The process of the writer may end at any moment. The next writer finds the
 // newest root, completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
@@ -53,8 +53,8 @@ class SharedWriter {
 
   // ---- one change
 
-  // Give the new index room for `rows` rows, so that the index need not grow. Requires an earlier
-  // Clear.
+  // Reserve room for `rows` rows in the new index, so that the index need not grow. Requires an
+  // earlier Clear.
   void Reserve(size_t table, uint64_t rows);
   // Drop all rows, together with the table's unpublished changes of rows.
   void Clear(size_t table);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: start from the memory that another writer left.
+// SharedWriter: starts from memory that an earlier writer has filled.
 #include <string>
 
 #include "readers/shared_writer_parts.h"
@@ -10,7 +10,7 @@ namespace msrec {
 using namespace shared_index;  // NOLINT: functions on the same memory
 
 // Mark all ranges that a root reaches, except rows, as allocated. A range larger than the file's
-// memory was never written. A range that was never written is not read, because reading it would
+// memory was never written. A range that was never written is not read, because the read would
 // allocate memory.
 void SharedWriter::TakeRoot(const SharedRoot& root) {
   arena_.Take(memory_->control().roots[root.sequence % kSharedRoots].load(),
@@ -61,8 +61,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // After a restart, the older roots are unknown. Once no reader uses an older root, all memory
-  // that the newest root does not reach is free.
+  // After a restart, this writer does not know the older roots. Once no reader uses an older root,
+  // all memory that the newest root does not reach is free.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;

@@ -63,7 +63,7 @@ void SharedWriter::Reserve(size_t table, uint64_t rows) {
   Change& change = Changed(table);
   if (!change.replaces) throw std::invalid_argument("the table must be cleared before");
   for (int p = 0; p < kSharedParts; ++p) {
-    // The room of each part is the mean number of keys plus three standard deviations.
+    // Each part reserves room for the mean number of keys per part plus three standard deviations.
     const double mean = static_cast<double>(rows) / kSharedParts;
     const auto most = static_cast<uint64_t>(mean + 3 * __builtin_sqrt(mean)) + 1;
     const uint64_t buckets = BucketsFor(most);
@@ -139,7 +139,8 @@ void SharedWriter::Put(size_t table, const IdView& keys, const Numbers& numbers,
   }
 }
 
-// Insert rows into the index that replaces the current index, in parallel over its parts.
+// Insert rows into the index that replaces the current index; the parts of the index are processed
+// in parallel.
 void SharedWriter::UpsertWhole(size_t table, const IdView& keys, const Numbers& numbers,
                                const uint32_t* steps, const uint32_t* times) {
   Change& change = Changed(table);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BagView: the bags of a pooled lookup, and the combiner of their rows.
+// BagView: the bags of a pooled lookup, and the way in which the rows of a bag are combined.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace msrec {
 
 enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
 
-// Bags of a pooled lookup: bag b has ids [offset[b], offset[b + 1]). The last bag has all remaining
-// ids.
+// Bags of a pooled lookup: bag b consists of the ids at the positions [offset[b], offset[b + 1]).
+// The last bag consists of all remaining ids.
 struct BagView {
   IdView offsets;
   const float* weights = nullptr;  // one an id, or null for 1

@@ -14,8 +14,8 @@ namespace msrec {
 namespace {
 
 // Number of positions in one task of the partition. Tasks are small enough to keep all threads
-// busy, and so large that the histogram of a task costs little. This constant is fixed, so the
-// result does not depend on the number of threads.
+// busy, and large enough that the histograms of the tasks cost little. This constant is fixed, so
+// the result does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
 constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
@@ -123,7 +123,8 @@ void Batch::MakeUnique(int shard) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Ids are often repeated, so the set is sized for half of the ids in order to stay in the cache.
+  // Ids are often repeated, so the set has room for half of the ids only, and thus stays in the
+  // cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys overwrite the beginning of the array `keys`. The write position is never ahead

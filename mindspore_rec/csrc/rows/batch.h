@@ -19,13 +19,13 @@
 namespace msrec {
 
 // A table has only a few shards. The positions of a shard are spread over the whole batch, so work
-// on each shard accesses nearly all pages of the lookup's output and gradient. With more shards
-// than this, each page of output and gradient would be accessed more often.
+// on each shard accesses nearly all pages of the lookup's output and gradient. With more shards,
+// each page of output and gradient would be accessed more often.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
 // Return the shard of a key. With an identity index, the low bits of the key select the shard, so
-// that the rows of a shard have no gaps.
+// that there are no gaps between the rows of a shard.
 inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
   return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
                                    : hash >> (64 - kShardBits));
@@ -117,8 +117,9 @@ struct Batch {
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and key. Keys may still be repeated. Requires ids.size * ids.stride < 2^32. Ids
-  // that the filter drops are left out; the number of dropped ids is n - begin[kNumShards].
+  // Fill begin, pos and key. The arrays may still contain repeated keys. Requires ids.size *
+  // ids.stride < 2^32. Ids that the filter drops are left out; the number of dropped ids is n -
+  // begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
   // Make the keys of one shard distinct. Several threads may call MakeUnique at the same time for

@@ -43,7 +43,7 @@ void ForEachArray(Rows& rows, const Fn& fn) {
   fn(rows.present, size_t{1});
 }
 
-// Return arrays for n rows. Throws std::bad_alloc.
+// Return arrays with room for n rows. Throws std::bad_alloc.
 ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. If a
-// change cannot be undone, nothing after the change may fail. So these functions allocate no
-// memory.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. After
+// a change that cannot be undone, no code may fail. For this reason, the functions below allocate
+// no memory.
 #pragma once
 
 #include "rows/batch.h"
@@ -10,7 +10,8 @@
 
 namespace msrec {
 
-// Maximum number of ids in a batch that one thread processes faster than a second thread wakes up.
+// Maximum number of ids in a batch that one thread processes alone; waking a second thread would
+// take longer.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>

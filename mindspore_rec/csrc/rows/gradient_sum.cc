@@ -87,8 +87,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // Here, the row has left the table after the earlier lookup. The gradient of the key is
-        // then added at a place that is never read.
+        // The row left the table after the earlier lookup. In this case, the key's gradient is
+        // added at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
@@ -103,7 +103,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Also clear the place after the last key, if there is one.
+  // Also clear the place after the last key, if there is such a place.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

@@ -6,8 +6,8 @@
 // ids.
 //
 // A gradient belongs to the value that the lookup has returned. If a key has no row, the lookup
-// returns the unknown value. If a later lookup in the step creates a row for the key, this gradient
-// is never added to the row.
+// returns the unknown value. If a later lookup in the step creates a row for the key, the gradient
+// of the unknown value is never added to the row.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class GradientSum {
   void Reset();
 
   bool empty() const { return empty_; }
-  // Returns the oldest structure version of the added batches. If the table's version is newer, row
-  // pointers may be stale.
+  // Returns the lowest structure version among the added batches. If the table's version is newer,
+  // row pointers may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {

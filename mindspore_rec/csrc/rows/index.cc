@@ -28,7 +28,8 @@ constexpr int kMaxDepth = 26;
 }  // namespace
 
 Index::Index(const SlabStore* rows) : rows_(rows) {
-  // Reserve first, because a failure after NewChunks would leak the chunks.
+  // Reserve memory before the call of NewChunks: if the reservation failed after this call, the
+  // chunks would leak.
   segments_.reserve(1);
   directory_.reserve(1);
   Chunk* chunks = NewChunks(1);
@@ -49,7 +50,7 @@ Index::Chunk* Index::NewChunks(uint32_t num_chunks) {
   return static_cast<Chunk*>(block);
 }
 
-// Return a bit mask: bit i is set if entry i has this tag.
+// Return a bit mask: bit i is set if the tag of entry i equals `tag`.
 uint32_t Index::Match(const Chunk& chunk, uint8_t tag) {
 #if defined(__SSE2__)
   const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(&chunk));
@@ -161,9 +162,9 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
-      // Decrement the overflow counters of the chunks from the key's home chunk up to, but without,
-      // the chunk that has the key's entry. A saturated counter has lost the exact number, so it
-      // does not change.
+      // Decrement the overflow counters of the key's home chunk and of all following chunks before
+      // the chunk with the key's entry. A saturated counter no longer contains the exact number, so
+      // the counter does not change.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -193,7 +194,8 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
   return contents;
 }
 
-// Set every directory entry of the segment of `hash` to the segment's current chunks.
+// Find the segment of `hash`, and point all directory entries of this segment to the segment's
+// current chunks.
 void Index::Publish(uint32_t segment, uint64_t hash) {
   const Segment& s = segments_[segment];
   const size_t span = size_t{1} << (depth_ - s.depth);
@@ -206,9 +208,9 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // An attacker could choose keys whose hashes have the same leading bits. Then the directory would
-  // double again and again because of one segment. If the directory is already too large for the
-  // number of segments, the segment grows instead.
+  // An attacker could choose keys whose hashes have the same leading bits. With such keys, the
+  // directory would double again and again because of one segment. If the directory is already too
+  // large for the number of segments, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);
@@ -233,7 +235,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
 }
 
 void Index::Split(uint32_t segment, uint64_t hash) {
-  // First do everything that can fail; the index has not changed yet.
+  // First perform all operations that can fail, before the index changes.
   const auto contents = Contents(segments_[segment]);
   segments_.reserve(segments_.size() + 1 > segments_.capacity() ? 2 * segments_.size() : 0);
   if (segments_[segment].depth == depth_) {

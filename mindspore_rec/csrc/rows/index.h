@@ -11,7 +11,8 @@
 // Fagin et al. 1979.)
 //
 // The index takes 64 / (12 * load) bytes per row. The load is between 0.55 and 0.83, so a row takes
-// 6.4 to 9.7 bytes. Not thread safe; one shard owns it. The argument `hash` is IndexHash(key).
+// 6.4 to 9.7 bytes. Not thread safe; each object belongs to one shard. The argument `hash` is
+// IndexHash(key).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ class Index {
   // Return the row id of a key, or kNone if the key is absent.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
-  // Add key -> id. Requires: key is absent, and the row's metadata already has the key. Throws
+  // Add key -> id. Requires: key is absent, and the row's metadata already contains the key. Throws
   // std::bad_alloc only if memory is short and the segment has no free entry; the index is then
   // unchanged.
   void Insert(uint64_t hash, uint32_t id);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops over the floats of a row. The loops are compiled once per instruction set, and the
-// instruction set is chosen at the first use. All instruction sets give the same bits: no loop uses
-// fused multiply-adds, and reductions have one fixed order.
+// instruction set is chosen at the first use. All instruction sets compute the same bits: no loop
+// uses fused multiply-adds, and every reduction adds in one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct RowKernels {
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Applies one optimizer step to each row that is not null. `sums` has a gradient of dim floats
-  // for each row.
+  // Applies one optimizer step to each row that is not null. `sums` contains a gradient of dim
+  // floats for each row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
   // Updates rows whose value and state are in separate float32 arrays. The results are rounded to
@@ -65,8 +65,8 @@ struct Kernels {
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // Does the same as accumulate for a gradient in bfloat16. The bits are the same as for the
-  // gradient converted to float32.
+  // Does the same as accumulate for a gradient in bfloat16. The result has the same bits as for the
+  // same gradient in float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
@@ -77,8 +77,8 @@ struct Kernels {
 
   // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
   // gradients g, and one array of n floats for each state of the rule. The rule has
-  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated on
-  // its own, so the rule must not be kRowWiseAdagrad.
+  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated
+  // independently, so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
   // Returns the sum of squares of n numbers, added in a fixed order.

@@ -14,11 +14,11 @@
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
-// state k is bfloat16, and needs 16 random bits. They are one half of random number i of plane (k +
-// 1) / 2. The element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd.
-// Random numbers from plane 1 are cheap to compute. Rounding needs only that any two random numbers
-// of an element are independent of each other. Random numbers from plane 0 are independent of
-// random numbers from plane 1.
+// state k is bfloat16, and needs 16 random bits. These bits are one half of random number i of
+// plane (k + 1) / 2. The element uses the upper half if k + 1 is even, and the lower half if k + 1
+// is odd. Random numbers from plane 1 are cheap to compute. Rounding needs only that any two random
+// numbers of an element are independent of each other. Random numbers from plane 0 are independent
+// of random numbers from plane 1.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
-// table is the sum of the digests of its rows modulo 2^64. So the sum does not depend on the order
-// of the rows, and the digest of one row can be added or subtracted. A digest excludes optimizer
-// state, counts and ages, because predictors do not have these fields.
+// The digest of a row is a 64-bit number, which is computed from the key and the bytes of the
+// value. The digest of a table is the sum of the digests of its rows modulo 2^64. So the sum does
+// not depend on the order of the rows, and the digest of one row can be added or subtracted. A
+// digest excludes optimizer state, counts and ages, because predictors do not have these fields.
 //
-// Each word of the value is mixed with the word's place, independently of all other words. So a
-// processor can mix several words at a time. Computing the digest of 16 floats takes about as long
-// as loading the floats from memory. Each step maps words one to one. So if two rows of one key
-// differ in exactly one word, their digests differ. So one wrong word always changes the digest of
-// a table. A digest does not protect against forgery.
+// Each word of the value is mixed with the word's place, independently of all other words.
+// Therefore, a processor can mix several words at a time. Computing the digest of 16 floats takes
+// about as long as loading the floats from memory. Each step of the computation maps different
+// words to different words. So if two rows of one key differ in exactly one word, their digests
+// differ. So one wrong word always changes the digest of a table. A digest does not protect against
+// forgery.
 //
-// The digest of a value is computed from its float32 bytes, whatever precision the table has. For
-// an int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and
+// The digest of a value is computed from its float32 bytes, for tables of any precision. For an
+// int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and
 // other processes rely on these functions: changing one changes the format. (In Python:
 // tests/parameter/digest_model.py.)
 #pragma once
@@ -26,7 +27,8 @@ namespace msrec {
 
 constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd: places differ
 
-// Always inlined, as Mix64 is, because loops for several instruction sets call this function.
+// This function is always inlined, like Mix64, because loops for several instruction sets call the
+// function.
 __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void* value,
                                                          size_t bytes) {
   const auto* from = static_cast<const char*>(value);
@@ -47,7 +49,7 @@ __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void
 }
 
 // A table is divided into `parts` parts, and each part has a digest. Returns the index of the part
-// that has the key's row: 0 .. parts - 1.
+// that contains the key's row: 0 .. parts - 1.
 inline uint32_t DigestPart(int64_t key, uint32_t parts) {
   const uint64_t hash = Mix64(HashKey(key) ^ 0xd1b54a32d192ed03ULL);
   return static_cast<uint32_t>((hash >> 32) * parts >> 32);

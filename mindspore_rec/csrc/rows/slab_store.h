@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move. Memory
-// grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; one shard owns it.
+// grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; each object belongs to
+// one shard.
 //
 // Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
 // until a slab has kSlabBytes. All further slabs have kSlabBytes. So a tiny table takes little
@@ -29,10 +30,11 @@ class SlabStore {
   // Return the number of calls of Allocate that need no new memory.
   size_t room() const { return Capacity() - live(); }
 
-  // Return the id of a zeroed row. A zeroed row is marked as not live. Throws std::bad_alloc.
+  // Return the id of a zeroed row. The metadata of a zeroed row marks the row as not live. Throws
+  // std::bad_alloc.
   uint32_t Allocate();
 
-  // Requires: id came from Allocate and has not been freed since.
+  // Requires: Allocate has returned id, and id has not been freed since.
   void Free(uint32_t id) noexcept;
 
   char* Row(uint32_t id) const {
@@ -49,7 +51,7 @@ class SlabStore {
   void Swap(SlabStore* other) noexcept;
 
   size_t stride() const { return stride_; }
-  // Return an upper bound: the ids of all live rows are below end().
+  // Return an upper bound of the row ids: the ids of all live rows are below end().
   uint32_t end() const { return end_; }
   size_t live() const { return end_ - free_.size(); }
   // Return the bytes of allocated memory, including memory for rows that Allocate has not returned

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepConstants: what the loops of an optimizer step read, apart from rows and gradients. Only
-// files that make or use them include this header, so that a new rule recompiles few others.
+// StepConstants: the numbers that the loops of an optimizer step read, apart from rows and
+// gradients. Only files that compute or read these constants include this header, so that few files
+// are recompiled when a rule is added.
 #pragma once
 
 #include "rows/rounding.h"

@@ -55,7 +55,7 @@ void BagPooling::Pool(Batch* batch, const IdView& ids, const BagView& bags, cons
                                    std::cref(pool_block));
 }
 
-// Gathers the rows and weights of a bag in place, at the beginning of the bag's range of positions.
+// Moves the rows and weights of a bag, in place, to the beginning of the bag's range of positions.
 void BagPooling::PoolBag(Batch* batch, size_t bag, size_t first, size_t last, const BagView& bags,
                          const float* unknown, float* out) {
   const int dim = core_.config.dim;

@@ -17,14 +17,15 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows with the kernels `rows` instead of the kernels for the table's number types.
+  // Combines rows with the kernels in `rows`, which replace the kernels for the table's number
+  // types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
   // Throw std::invalid_argument unless the offsets begin with 0, never decrease, and are at most
   // the number of ids.
   void Check(const IdView& ids, const BagView& bags) const;
-  // Allocate the memory that Pool needs. Called at a time when the lookup has not changed the table
-  // yet. Throws std::bad_alloc.
+  // Allocate the memory that Pool needs. Reserve must be called before the lookup changes the
+  // table. Throws std::bad_alloc.
   void Reserve(Batch* batch, const BagView& bags);
   // Combine the rows of each bag into out [number of bags, dim]. Store the bag and the weight of
   // each position in the batch, for the gradient. For a key without a row, the value is `unknown`.

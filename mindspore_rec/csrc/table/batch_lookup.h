@@ -24,12 +24,13 @@ class BatchLookup {
   // is zeros. If Run throws, no row and no count has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
-  // Prepare a training lookup: do all parts of Run that may throw. `pending` has the rows that
-  // earlier prepared lookups may insert. Prepare adds the rows that this lookup may insert.
+  // Prepare a training lookup: do all parts of Run that may throw. `pending` contains the rows that
+  // earlier prepared lookups may insert. Prepare adds to `pending` the rows that this lookup may
+  // insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
-  // rows since Prepare. If `moved` is true, Finish may throw; if it throws, the table has not
-  // changed.
+  // rows since Prepare. If `moved` is true, Finish may throw an exception; in this case, the table
+  // has not changed.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:
@@ -41,7 +42,7 @@ class BatchLookup {
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
              const RowsOut& out);
   // For each key of one shard that is in the vocabulary and was never trained, set batch->row to a
-  // row with the key's first value. Requires batch->copies with room for one row per position.
+  // row with the key's first value. Requires that batch->copies has room for one row per position.
   void ReadUnseen(Batch* batch, int shard);
 
   TableParts& core_;

@@ -109,7 +109,8 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // No step follows a lookup that does not train, so end the earlier lookups here.
+    // No optimizer step follows a lookup that does not train. So the slots of earlier lookups are
+    // unpinned here.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }
@@ -155,8 +156,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // If a row is only in a lower tier, it has no block in host memory. So it must not stay in the
-    // cache.
+    // If a row is only in a lower tier, it has no block in host memory. A row without a block in
+    // host memory must not stay in the cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });
@@ -201,7 +202,7 @@ int64_t DeviceCache::Lookup(const IdView& ids, const IdFilter& filter, float* va
 
 RowMoves DeviceCache::Prepare(const IdView& ids, const IdFilter& filter) {
   if (!rows_.moving.empty()) throw std::runtime_error(core_.Where("rows are being moved"));
-  // First do everything that can fail.
+  // First do all operations that can fail.
   std::list<PreparedLookup> one(1);
   PreparedLookup& lookup = one.front();
   const auto* data = static_cast<const char*>(ids.data);

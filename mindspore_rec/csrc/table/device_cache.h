@@ -3,14 +3,14 @@
 // DeviceCache: lookups and steps of a table whose rows are in the slots of a device cache
 // (device_rows.h) during training. A slot is a row's place in the cache.
 //
-// If the host shares the cache's memory, the cache moves rows by itself. If the memory is not
-// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the
-// device. The graph then reports the lookups with a gradient, requests the slots of their rows, and
-// updates these slots.
+// If the host shares the cache's memory, DeviceCache moves the rows. If the memory is not shared,
+// the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the device. The
+// graph then reports the lookups with a gradient, requests the slots of their rows, and updates
+// these slots.
 //
-// DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
-// bad arguments and std::runtime_error for calls out of order; the table is then unchanged.
-// Messages name the table.
+// DeviceCache is a part of Table; the caller must hold the table's mutex. Throws
+// std::invalid_argument for bad arguments, and std::runtime_error if calls are in a wrong order.
+// After an exception, the table is unchanged. Messages name the table.
 #pragma once
 
 #include <cstddef>
@@ -39,52 +39,55 @@ struct RowMoves {
 
 class DeviceCache {
  public:
-  // `values` is [rows + 3, dim] and belongs to the caller; null if it is not shared. Requires that
-  // core and lookup, which finds rows on the host, outlive this object.
+  // `values` is [rows + 3, dim] and belongs to the caller; `values` is null if the memory is not
+  // shared. Requires that core and lookup, which finds rows on the host, outlive this object.
   DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }
-  // Sets the states' matrix [rows + 3, state width]; null if it is not shared.
+  // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
+  // memory is not shared.
   void SetStates(float* states);
-  // Throws unless the cache's memory is shared. With `shared` false, throws if the memory is
+  // Throws unless the cache's memory is shared. If `shared` is false, throws if the memory is
   // shared.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
   // ---- lookups that return slots
 
-  // Inserts, counts and touches rows as a training lookup does. Writes the slot of each id's row to
-  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for these ids before,
-  // the result of Prepare is used. Without shared memory, Prepare is required. `values` is the
-  // cache's current address, or null if this address has not changed.
+  // Inserts missing rows, and counts and touches all rows, as a training lookup does. Writes the
+  // slot of each id's row to `slots` [ids.size] and returns the lookup's ticket. If Prepare was
+  // called for these ids before, the result of Prepare is used. If the memory is not shared,
+  // Prepare must have been called. `values` is the cache's current address, or null if this address
+  // has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
-  // the rows and call FinishMove before any other call on the table.
+  // Does the host's work of a later Lookup in advance. If the memory is not shared, the caller must
+  // move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
 
   // ---- lookups that read rows on the host
 
-  // Makes the batch's keys unique and makes room for `swaps`, before rows change. Throws if the
-  // batch's keys do not fit into the cache together with the keys of the step's earlier lookups.
+  // Makes the batch's keys unique, and reserves memory for `swaps`, before any row changes. Throws
+  // if the batch's keys do not fit into the cache together with the keys of the step's earlier
+  // lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves
 
-  // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
-  // writes the changed rows back by itself and returns nothing.
+  // Returns the rows whose newest value is only on the device, for FinishMove. If the memory is
+  // shared, FetchDirty writes the changed rows back itself and returns no rows.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
-  // `states` are array sizes. If the sizes do not match the number of fetched rows, throws and
-  // stores nothing.
+  // `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes do not match
+  // the number of fetched rows, throws and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
 
-  // Makes room to record the rows that a step updates. Throws std::bad_alloc.
+  // Reserves memory to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
   // Updates the shard's rows that have a slot, and removes the updated rows from the shard's
   // gradients.
@@ -102,7 +105,8 @@ class DeviceCache {
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. After this call, new keys may take the step's slots.
+  // Drops the step's lookups and gradients. After this call, new keys may replace the keys that the
+  // step has used.
   void ForgetStep();
 
  private:

@@ -21,9 +21,10 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// If the table is over its capacity, a step evicts this many rows, plus twice the number of rows
-// that the step inserted. The eviction of these rows takes about a millisecond. After the capacity
-// is lowered, several steps may be needed to evict all rows over the capacity.
+// If the table exceeds its capacity, a step evicts at most this number of rows plus twice the
+// number of rows that the step inserted. The eviction of this number of rows takes about a
+// millisecond. After the capacity is lowered, several steps may be needed to evict all rows over
+// the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -50,7 +51,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // With on_trigger, no row is due until the first trigger.
+  // If `on_trigger` is set, no row is due until the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -71,9 +72,9 @@ void Evictor::FinishStep() {
   try {
     EvictSlice();
   } catch (const std::exception&) {
-    // The update is done, and an exception now would make the caller repeat the step. A row is
-    // either evicted or unchanged. Due rows are already invisible. In the next step, the rows over
-    // the capacity are counted again.
+    // The rows are already updated, so an exception would make the caller repeat the update. A row
+    // is either evicted or unchanged. Due rows are already invisible. In the next step, the number
+    // of rows over the capacity is computed again.
     if (core_.cache != nullptr) core_.cache->eviction.NoteFailure();
   }
 }
@@ -88,10 +89,10 @@ void Evictor::SetEventTime(int64_t seconds) {
   if (seconds <= context.time) return;
   const bool first = context.time == 0;
   context.time = static_cast<uint32_t>(seconds);
-  // Rows that are older than the first event time get the first event time.
+  // In rows that are older than the first event time, the time is set to the first event time.
   if (first) {
-    // If an earlier first event time exists, the clock was set back to no event time in between.
-    // Rows that have the earlier first event time no longer match the kept digest.
+    // If there was an earlier first event time, the clock has been reset to "no event time" since
+    // then. Rows that have the earlier first event time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -166,7 +167,8 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // Rows due at the old horizon stay due at the new horizon, because time only moves forward.
+  // Rows that are due at the old horizon stay due at the new horizon, because time only moves
+  // forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evictor: decides which rows of a table are evicted and when: by age at the horizon, by norm, and
-// by the capacity. Rows that are due are invisible at once. A sweep frees the memory of due rows,
-// one slice per step. The evictor keeps the table's clock and the horizon, at which ages are
-// measured. Evictor is a part of a table and runs under the table's mutex.
+// Evictor: decides which rows of a table are evicted, and when. Rows are evicted by age at the
+// horizon, by norm, or because of the capacity. Rows that are due are invisible at once. A sweep
+// frees the memory of due rows, one slice per step. The evictor keeps the table's clock and the
+// horizon, at which ages are measured. Evictor is a part of a table; the caller must hold the
+// table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +36,15 @@ class Evictor {
 
   // ---- eviction
 
-  // Free the rows that are due, so that the table's rows do not include them.
+  // Free the rows that are due, so that the table has no due rows.
   void EvictDue();
-  // Move the horizon to the clock and apply all rules, at once or in the following steps.
+  // Move the horizon to the clock's time, and apply all rules, either at once or in the following
+  // steps.
   void Trigger(bool at_once);
 
  private:
-  // Set horizon and epochs to the clock. With Eviction::on_trigger, the horizon does not change.
+  // Set the horizon and the epochs to the clock's time. With Eviction::on_trigger, the horizon does
+  // not change.
   void FollowClock();
   // Evict the due rows of one slice, and rows over the capacity.
   void EvictSlice();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Explanation: a table's data about a key, and the settings that decide about the key.
+// Explanation: a table's data about a key, and the settings that decide whether the key has a row.
 #pragma once
 
 #include <cstdint>

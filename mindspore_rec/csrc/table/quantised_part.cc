@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kQuantisedRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
-// Return at most `most` ids, from number `first` on.
+// Return at most `most` ids, beginning with number `first`.
 IdView PartOf(const IdView& ids, size_t first, size_t most) {
   IdView part = ids;
   part.data = static_cast<const char*>(ids.data) +
@@ -24,7 +24,8 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
 }
 
 // Call fn(keys, first, ages) for all keys, one part at a time. Memory is reserved for all keys of a
-// part, even if many keys already have a row. So parts limit the reserved memory.
+// part, even if many keys already have a row. Dividing the keys into parts limits the reserved
+// memory.
 template <typename Fn>
 void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {

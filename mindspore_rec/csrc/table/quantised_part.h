@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // QuantisedPart: the operations of a table whose rows are int8 or int4. QuantisedPart is a part of
-// a table and runs under the table's mutex.
+// a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class QuantisedPart {
 
   // Throw std::invalid_argument with `what` in the message if rows are quantised.
   void Refuse(const char* what) const;
-  // Bytes of metadata in a row, for rows of any type.
+  // Number of bytes of metadata in a row, for rows of any type.
   size_t MetadataBytes() const;
   // Return the current age limits of rows.
   AgeLimit Ages() const;

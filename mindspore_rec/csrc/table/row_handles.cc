@@ -59,8 +59,8 @@ void RowHandles::Tags::GiveNoRow(int64_t* handle) const {
 }
 
 RowHandles::Tags RowHandles::Now() const {
-  // With lower tiers, handles are valid for one step only, because rows of other steps may leave
-  // host memory.
+  // If the table has lower tiers, handles are valid for one step only, because rows of other steps
+  // may leave host memory.
   const int64_t step = core_.context.tiered ? core_.context.step : 0;
   return Tags(key_, core_.Structure() + static_cast<uint64_t>(step), core_.config.id,
               core_.context.placement);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowHandles: identifies rows by handles that cannot be confused or forged. A handle is two int64:
+// RowHandles: identifies rows by handles that cannot be forged and never identify a wrong row. A
+// handle is two int64:
 //
 //   [0] tag, its upper 24 bits << 36 | shard << 32 | place of the row in the shard; or -1: a key
 //       without a row, its gradient is dropped
 //   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
 //
 // In a table over workers, a handle contains the index of the worker that has the row. The worker's
-// number replaces the upper 12 of the tag's upper 24 bits. A worker that receives another worker's
-// handle writes the id of its own table into the handle. The tag is a hash with a secret key of the
-// table. The hash covers the row's key, the row's place, and the structure version when the handle
-// was created. So only handles that the table has created are accepted. The version changes when a
-// row leaves the table and when rows get another layout. So an accepted handle always belongs to
-// its original row. RowHandles is a part of a table and runs under the table's mutex.
+// index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
+// writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
+// The hash covers the row's key, the row's place, and the structure version when the handle was
+// created. So only handles that the table has created are accepted. The version changes when a row
+// leaves the table and when rows get another layout. So an accepted handle always belongs to its
+// original row. RowHandles is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +30,14 @@ class RowHandles {
   // Requires: core outlives this object.
   explicit RowHandles(const TableCore* core) : core_(*core) {}
 
-  // The tags of one version, with the data from which the tags are computed.
+  // Computes the tags of one version, and stores the data that this computation needs.
   class Tags {
    public:
     Tags(const SipHash& key, uint64_t version, int64_t table, const Placement& placement);
     // Whether a handle belongs to this table.
     bool OfTable(const int64_t* handle) const;
-    // Give fills the handle of a row, from the row's place and key. GiveNoRow fills the handle of a
-    // key without a row.
+    // Give computes the handle of a row from the row's place and key. GiveNoRow computes the handle
+    // of a key without a row.
     void Give(uint64_t place, int64_t key, int64_t* handle) const;
     void GiveNoRow(int64_t* handle) const;
 
@@ -53,21 +54,21 @@ class RowHandles {
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
   // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);
-  // Turn another worker's handle into a handle of this worker's table. If a handle is for a key
-  // without a row, it stays so.
+  // Turn another worker's handle into a handle of this worker's table. A handle of a key without a
+  // row stays a handle of a key without a row.
   void Adopt(const Tags& tags, int64_t* handle) const;
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;
 
   // Return the tags of the current version.
   Tags Now() const;
-  // Make room so that Give cannot fail. Throws std::bad_alloc.
+  // Reserve memory, so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
-  // Fill handles [batch.n, 2] for the ids of a batch whose batch->row is filled. Without `trained`,
-  // every handle is the handle of a key without a row. Requires Reserve.
+  // Fill handles [batch.n, 2] for the ids of a batch whose batch->row is filled. If `trained` is
+  // false, every handle is a handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle
-  // belongs to another table or was made up, or if its row has left the table.
+  // is from another table or is forged, or if its row has left the table.
   const char* Row(const Tags& tags, const int64_t* handles, size_t i) const;
 
  private:

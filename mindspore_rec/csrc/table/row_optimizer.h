@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowOptimizer: the update rule of a table's rows, and the layout of rows that the rule requires.
-// RowOptimizer is a part of a table and runs under the table's mutex.
+// RowOptimizer is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // True if `rule` is of the same kind as the current rule. In this case, rows keep their layout
-  // and state.
+  // True if `rule` is of the same kind as the current rule. If the kind is the same, rows keep
+  // their layout and state.
   bool KeepsState(const Rule& rule) const;
-  // Replace the rule by a rule of the same kind; its constants may differ. Return the new rule's
-  // number.
+  // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
+  // new rule's number.
   int64_t Replace(const Rule& rule);
   // Return the unique id of the current rule.
   int64_t binding() const { return binding_; }
@@ -39,15 +39,15 @@ class RowOptimizer {
   // existing rows are unchanged.
   Relaid Relay(const Rule& rule);
   // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
-  // queue in front of the old lower tiers, which the table no longer uses; null without lower
-  // tiers.
+  // queue in front of the old lower tiers, which the table no longer uses; returns null if there
+  // are no lower tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
   // Return the constants of one step. Throws if an argument of the step is out of range. Throws
   // std::runtime_error if the step belongs to a rule that has been replaced.
   StepConstants Constants(const StepInput& input) const;
 
-  // Make room for everything that Update records. Throws std::bad_alloc.
+  // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
   // Refresh the pointers from a shard's gradients to the rows, and record that these rows change.
   // Any thread may call this method, but only one thread at a time for the same shard. Cannot fail

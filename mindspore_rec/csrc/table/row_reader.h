@@ -2,8 +2,8 @@
 //
 // RowReader: reads rows of a table from host memory or a lower tier, with the values that an
 // evaluation uses. RowReader promotes no rows. Rows with newer values in a device cache are written
-// back first. The write-back throws if the host cannot access the cache's memory. RowReader is a
-// part of a table and runs under the table's mutex.
+// back first. An exception is thrown if the host cannot access the cache's memory. RowReader is a
+// part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>

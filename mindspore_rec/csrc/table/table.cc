@@ -14,8 +14,8 @@ Table::~Table() { Close(); }
 
 void Table::Close() {
   if (!core_.mutex.own_process()) {
-    // In a forked child, the cache must leak: its threads, files and connections belong to the
-    // parent.
+    // In a forked child, the cache is not destroyed, because its threads, files and connections
+    // belong to the parent.
     static_cast<void>(core_.cache.release());
     return;
   }

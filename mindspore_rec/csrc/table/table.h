@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade
-// that takes the lock, translates errors, and calls the parts of the table in the right order.
-// Calls that few callers need are in groups (device(), tiers(), ...). TableEngine has the code that
-// several groups share.
+// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
+// locks the table's mutex, translates errors, and calls the parts of the table in the right order.
+// Calls that few callers need are in groups (device(), tiers(), ...). TableEngine contains the code
+// that several groups share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate adds the
 // gradient of the lookup that a ticket identifies. After all lookups, Step applies one optimizer
 // update to each key's summed gradient.
 //
-// Any thread may call any method. Calls on one table run one after another, and each call is
-// parallel inside. A method that throws leaves the table unchanged. Throws std::invalid_argument
+// Any thread may call any method. Calls on one table run one after another, and each call uses
+// several threads. A method that throws leaves the table unchanged. Throws std::invalid_argument
 // for bad arguments, TableClosed after Close, and OutOfMemory if memory runs out. Throws
 // ForkedProcess in a forked child of the process that created the table. Messages name the table.
 #pragma once
@@ -70,14 +70,14 @@ class Table {
   // Throws NoOptimizer if no optimizer is bound, because a table without an optimizer would never
   // learn. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
-  // Throw the exception that a lookup in training (`train`) or in evaluation would throw, because
-  // of bad ids or a missing optimizer.
+  // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
+  // `train` is true for a training lookup, and false for an evaluation lookup.
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // Throw if rows are requested as bfloat16, but the table's values are not bfloat16.
   void CheckNumbers(const RowsOut& out) const;
   // Copy the rows of ids to out without any effect on the table.
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
-  // Look up like LookupTrain or LookupEval, and combine the rows of each bag: out is
+  // Look up rows as LookupTrain or LookupEval does, and combine the rows of each bag. `out` is
   // [bags.offsets.size, dim].
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
@@ -96,7 +96,7 @@ class Table {
   // table that is not trainable.
   void NoteToken(float token);
   // Throw std::runtime_error unless `received` is the sum of all tokens that were made since the
-  // last step. With `forget`, the tokens are cleared afterwards.
+  // last step. If `forget` is true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
   // Return the hash (HashIds) and the number of ids for each training lookup of the last step with
@@ -104,29 +104,30 @@ class Table {
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
   // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
-  // this table; that inner lookup is not recorded.
+  // this table; the lookup of these keys is not recorded.
   void NoteLookup(const IdView& ids);
 
-  // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
-  // AccumulateByHandle (row_handles.h). Handles are valid until a row leaves the table or rows get
-  // another layout. In a table with lower tiers, handles are valid for one step only.
+  // Look up rows as LookupTrain does, but return one handle per id [ids.size, 2] instead of a
+  // ticket; AccumulateByHandle expects these handles (row_handles.h). Handles are valid until a row
+  // leaves the table or rows get another layout. In a table with lower tiers, handles are valid for
+  // one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
-  // admitted are dropped. Throws StaleHandle if a handle belongs to another table, was made up, or
-  // is no longer valid; in this case, nothing is added.
+  // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no
+  // longer valid; in this case, nothing is added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Set the rule. Existing rows keep their values. If the new rule is of another kind than the old
   // rule, the optimizer state of existing rows is initialized again. Returns a new, unique number
-  // for StepInput::binding. A step with this binding throws if a later binding has replaced the
-  // binding's optimizer.
+  // for StepInput::binding. A step with this number throws if another optimizer was bound after
+  // this call.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
   // ---- over workers (workers/) ----
 
   // A training lookup in two parts, so that workers can agree between the parts. PrepareLookup does
-  // everything that may fail, and makes no visible change. FinishLookup completes the first
+  // all operations that may fail, and makes no visible change. FinishLookup completes the first
   // prepared lookup as LookupTrain does. If `handles` is not null, FinishLookup completes the
   // lookup as LookupWithHandles does, without a ticket. FinishLookup fails only if other threads
   // have used the table since PrepareLookup and, in addition, memory runs out or a tier fails.
@@ -139,8 +140,8 @@ class Table {
   bool trainable();
   // Turn another worker's handles into handles of this worker's table (row_handles.h).
   void AdoptHandles(int64_t* handles, size_t n);
-  // Throw StaleHandle if a handle belongs to a different table, or names a worker that does not
-  // exist.
+  // Throw StaleHandle if a handle is from another table, or if it contains the index of a worker
+  // that does not exist.
   void CheckHandles(const int64_t* handles, size_t n);
   // Return a BagPooling for rows that are not in this table and that have values of type `type`.
   // The table must outlive the BagPooling.
@@ -153,16 +154,17 @@ class Table {
 
   // ---- rows by key ----
 
-  // With `insert`, look up like LookupTrain, but without an optimizer and a ticket. Without
-  // `insert`, look up like LookupEval.
+  // If `insert` is true, look up rows as LookupTrain does, but without an optimizer and without a
+  // ticket. If `insert` is false, look up rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   // Set the values of rows, and insert missing rows without admission. If a key occurs twice, its
   // last value is kept.
   //
-  // With lower tiers, large calls of Put, Erase, Import and SetScores are done in parts. A call is
-  // large if it has more keys than a quarter of the rows that fit into host memory. If a part
-  // fails, the message contains the number of completed keys. Keys are completed in the order of
-  // the argument (in Put, in the order of their first occurrences).
+  // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
+  // parts. A call is large if it has more keys than a quarter of the rows that fit into host
+  // memory. If a part fails, the message contains the number of completed keys. Keys are processed
+  // in the order of the argument; Put processes repeated keys in the order of their first
+  // occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
   // Drop the rows of these keys; return the number of dropped rows.
   size_t Erase(const IdView& ids);
@@ -171,15 +173,15 @@ class Table {
   // Free the rows that are due, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
-  // Return the table's data about a key, with or without a row.
+  // Return the table's data about a key, whether or not the key has a row.
   Explanation Explain(int64_t key);
 
   // ---- whole table ----
 
   // Return all rows.
   ExportedRows Export(bool with_state);
-  // Call fn with all rows, one part at a time, for tables larger than memory. The function fn must
-  // not call the table.
+  // Call fn with all rows, one part at a time, so that the table may be larger than memory. The
+  // function fn must not call the table.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn);
   // Return the rows of these keys in the same order; absent keys are marked.
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
@@ -187,13 +189,13 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array means the same as in Shard::Import. Throws if state_width does not match
-  // the optimizer.
+  // Put rows. A null array has the same meaning as in Shard::Import. Throws if state_width does not
+  // match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
-  // table is empty afterwards. A tier that failed is cleared before it is used again. If memory
+  // table is empty after the call. A tier that failed is cleared before it is used again. If memory
   // runs out, all rows remain.
   void Clear();
 
@@ -202,16 +204,16 @@ class Table {
   void SetTrainable(bool trainable);
 
   TableStats Stats();
-  // End the waiting calls, release the tiers and free the rows. If another thread is already
+  // Make waiting calls return, release the tiers and free the rows. If another thread is already
   // closing the table, Close waits for that thread. In a forked child, Close does nothing.
   void Close();
 
  private:
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  const RowsOut& out);
-  // Import the rows from `first` on.
+  // Import the rows, beginning with row `first`.
   void ImportBlock(const IdView& ids, size_t first, const RowArrays& rows, int32_t state_width);
-  // Make room to record the rows that a step updates. Throws std::bad_alloc.
+  // Reserve memory to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep();
 
   TableEngine engine_;

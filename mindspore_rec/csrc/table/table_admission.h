@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableAdmission: the calls that decide which keys get rows, and the counts of keys without rows.
-// Any thread may call the methods of TableAdmission, which run under the table's mutex and throw
-// the exceptions of Table.
+// Any thread may call the methods of TableAdmission; the methods lock the table's mutex and throw
+// the same exceptions as Table.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class TableAdmission {
   std::vector<char> ExportSketch();
   // Set counters. If memory runs out, some counters may already be set. Keys with a row are
   // skipped. ImportCounters throws if the table keeps no exact counters. ImportSketch throws if the
-  // sketch has another size.
+  // size of the sketch does not match.
   void ImportCounters(const std::vector<RowMeta>& counters);
   void ImportSketch(const char* data, size_t bytes);
 

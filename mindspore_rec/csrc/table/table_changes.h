@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableChanges: the calls that record and return a table's changes since a mark, and the calls on
-// the digest of all rows. The digest is updated with the changes. Any thread may call the methods
-// of TableChanges, which run under the table's mutex and throw the exceptions of Table.
+// the digest of all rows. The digest is updated whenever rows change. Any thread may call the
+// methods of TableChanges; the methods lock the table's mutex and throw the same exceptions as
+// Table.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ class TableChanges {
   // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark. Each key has its row or is marked as absent.
-  // Without `sweep`, rows that are due but not freed yet are left out. A reader can find the due
-  // rows from the table's clock and eviction rules.
+  // If `sweep` is false, rows that are due but not freed yet are left out. A reader can find the
+  // due rows from the table's clock and eviction rules.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
@@ -32,14 +33,14 @@ class TableChanges {
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
   // if a static table is cleared, or if an age limit is turned on or off. The digest is also
-  // dropped if a damaged row in a lower tier is replaced. The digest is also dropped if, when a
-  // mark is taken, a row's newest value is in device memory that the host cannot access. Call
-  // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
-  // and then keeps no digest.
+  // dropped if a damaged row in a lower tier is replaced. The digest is also dropped when a mark is
+  // set while a row's newest value is in device memory that the host cannot access. To keep a
+  // digest again after a drop, call KeepDigest after the next mark. Requires a mark. If reading a
+  // row throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
-  // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
-  // is kept. Throws std::runtime_error if a row's newest value is in device memory that the host
-  // cannot access.
+  // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
+  // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
+  // host cannot access.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows whose values in memory have changed since the last mark, although the
   // table has not changed the values. The places of rows are divided into `parts` parts, and only
@@ -47,13 +48,13 @@ class TableChanges {
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
-  // Let every shard compute its digest again, and keep the digest up to date from then on.
+  // Make every shard compute its digest again and, from then on, keep the digest up to date.
   void RenewDigest();
   // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
   // cache.
   bool DigestIsReady();
-  // Called before an epoch ends. If a digest is kept, update the rows in host memory. If the update
-  // fails, drop the digest.
+  // This method must be called before an epoch ends. If a digest is kept, update the rows in host
+  // memory. If the update fails, drop the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableClock: the calls on a table's clock. The clock has the completed steps and the event time,
-// and measures the ages of rows. Any thread may call the methods of TableClock, which run under the
-// table's mutex and throw the exceptions of Table.
+// TableClock: the calls on a table's clock. The clock counts the completed steps and stores the
+// event time; the ages of rows are measured by the clock. Any thread may call the methods of
+// TableClock; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,16 @@ class TableClock {
   // no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
-  // horizon changes only if it would be ahead of the clock.
+  // horizon changes only if it would otherwise be later than the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
-  // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.
+  // Set the horizon to the moment of the last trigger. The horizon must not be later than the
+  // clock.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, or 0 if the table never had an event time. A row that
-  // is older than the first event time gets the first event time.
+  // Return the first event time of the table, or 0 if the table never had an event time. In a row
+  // that is older than the first event time, the time is set to the first event time.
   uint32_t first_time();
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call the
-// methods of TableDevice, which run under the table's mutex and throw the exceptions of Table.
-// Methods that need the cache throw std::invalid_argument if the table has no cache.
+// methods of TableDevice; the methods lock the table's mutex and throw the same exceptions as
+// Table. Methods that need the cache throw std::invalid_argument if the table has no cache.
 #pragma once
 
 #include <array>
@@ -18,27 +18,30 @@ class TableDevice {
   // Requires: engine outlives this object.
   explicit TableDevice(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Creates the table's device cache. `values` is [rows + 3, dim]; null if it is not shared.
+  // Creates the table's device cache. `values` is [rows + 3, dim], or null if the memory is not
+  // shared.
   void Attach(const DeviceConfig& config, float* values);
-  // Sets the states' matrix, after BindOptimizer; null if it is not shared.
+  // Sets the address of the matrix of states; the address is null if the memory is not shared.
+  // Requires an earlier call of BindOptimizer.
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
   // Does the same as Table::LookupTrain, but writes the slot of each id's row in the cache instead
   // of the row. After the call, the rows of all ids are in the cache. If Prepare was called for
-  // these ids before, the result of Prepare is used. Without shared memory, Prepare is required.
-  // `values` is the cache's current address, or null if this address has not changed.
+  // these ids before, the result of Prepare is used. If the memory is not shared, Prepare must have
+  // been called. `values` is the cache's current address, or null if this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
-  // then move the rows and call FinishMove before any other call on the table.
+  // Does the host's work of a later LookupSlots in advance. If the memory is not shared, the caller
+  // must then move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Returns the changed rows on the device. The caller fetches these rows and passes them to
-  // FinishMove. With shared memory, writes the changed rows back by itself and returns nothing.
+  // Returns the changed rows on the device. The caller fetches these rows from the device and
+  // passes the rows to FinishMove. If the memory is shared, FetchDirty writes the changed rows back
+  // itself and returns no rows.
   RowMoves FetchDirty();
-  // `values` and `states` are array sizes. If the sizes do not match the rows being moved, throws
-  // std::invalid_argument and stores nothing.
+  // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
+  // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // The slots whose rows have a gradient; only without shared memory.
+  // Returns the slots whose rows have a gradient. Requires that the memory is not shared.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.

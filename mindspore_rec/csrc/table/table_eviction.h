@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableEviction: the calls that control the eviction of rows. Any thread may call the methods of
-// TableEviction, which run under the table's mutex and throw the exceptions of Table.
+// TableEviction; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,18 @@ class TableEviction {
   // Requires: engine outlives this object.
   explicit TableEviction(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Set the eviction rules; rows that are due under the old settings are evicted first. The order
-  // cannot change to or from an order with scores.
+  // Set the eviction rules; rows that are due under the old settings are evicted first. An order
+  // with scores cannot be changed to an order without scores, or the reverse.
   void Set(const Eviction& eviction);
-  // Move the horizon to the clock and apply all rules: at once, or one slice in each of the
-  // following steps. If Evict throws, the eviction is still triggered, and the following steps
-  // complete the eviction.
+  // Move the horizon to the clock's time, and apply all rules to the whole table at once, or to one
+  // slice in each of the following steps. If Evict throws, the eviction is still triggered, and the
+  // following steps complete the eviction.
   void Evict(bool at_once);
   // Free the rows that are due already.
   void EvictAll();
   // Set scores for the order of eviction by score; unknown keys are skipped. Returns the number of
-  // keys whose score was set. With lower tiers, the work is done in parts, as in Table::Put.
+  // keys whose score was set. If the table has lower tiers, large calls are split into parts, as in
+  // Table::Put.
   size_t SetScores(const IdView& keys, const float* scores);
   // Start or end the collection of evicted keys.
   void Collect(bool on);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h), which a table may
-// have instead of trainable rows. Any thread may call the methods of TableQuantised, which run
-// under the table's mutex and throw the exceptions of Table.
+// TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h). A table may have
+// rows of int8 or int4 instead of trainable rows. Any thread may call the methods of
+// TableQuantised; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ class TableQuantised {
   // Requires: engine outlives this object.
   explicit TableQuantised(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // From now on, keep rows with 8 or 4 bits per number, quantised when they are put or imported.
-  // Quantised rows are looked up, put, imported, erased and exported like other rows. Quantised
-  // rows have no optimizer, and lookups do not insert them. Rows of a static table get their first
-  // values. Requires: the table has no rows yet, no optimizer, no tiers and no device cache, and
-  // there is only one worker.
+  // From now on, store rows with 8 or 4 bits per number; rows are quantised when they are put or
+  // imported. Quantised rows are looked up, put, imported, erased and exported like other rows.
+  // Quantised rows have no optimizer, and lookups do not insert quantised rows. Rows of a static
+  // table get their first values. Requires: the table has no rows yet, no optimizer, no tiers and
+  // no device cache, and there is only one worker.
   void Quantise(int32_t bits);
   // Set rows that are already quantised. Each row has `width` bytes: scale, offset and codes
   // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. Null columns

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Statistics of a table (Table::Stats): current amounts, and counts of events since the table's
-// creation. ForEachStatistic is the only place with the names that users see.
+// creation. ForEachStatistic is the only function that contains the names of the statistics.
 #pragma once
 
 #include <cstdint>

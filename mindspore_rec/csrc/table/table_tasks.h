@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableTasks: lookups of several tables at once. Different tables run in parallel. The lookups of
-// one table run one after another, so no result depends on the number of threads.
+// TableTasks: lookups of several tables at once. Lookups of different tables run in parallel. The
+// lookups of one table run one after another, so no result depends on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace msrec {
 template <typename Id>  // of a table
 class TableTasks {
  public:
-  // Add a lookup. Lookups are numbered from 0.
+  // Add a lookup. The lookups are numbered from 0, in the order of the calls of Add.
   void Add(const Id& table) {
     const auto same = std::find(tables_.begin(), tables_.end(), table);
     if (same == tables_.end()) {

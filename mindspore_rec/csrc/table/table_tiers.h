@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
-// call the methods of TableTiers, which run under the table's mutex and throw the exceptions of
-// Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower tiers.
+// call the methods of TableTiers; the methods lock the table's mutex and throw the same exceptions
+// as Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower
+// tiers.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +36,14 @@ class TableTiers {
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.
   void Flush();
-  // Continue a walk over all tiers: read and check about `most` further records, at least 1. In one
-  // round, the walk reads each record once. Returns the number of records read, and whether the
-  // round has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call
-  // starts a new round. Scrub also throws the exceptions of a tier.
+  // Continue a walk over all tiers: read and check about `most` further records, but at least one
+  // record. In one round, the walk reads each record once. Returns the number of records read, and
+  // whether the round has ended. If a row is damaged, throws RowDamaged with tier and key, and the
+  // next call starts a new round. Scrub also throws the exceptions that a tier throws.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:
-  // Throw if the table has never prefetched.
+  // Throw if no batch of the table was ever prefetched.
   void RequirePrefetched(int64_t number) const;
 
   TableEngine& engine_;

@@ -131,7 +131,7 @@ void Table::Clear() {
       engine_.quantised.WriteFirstRows(core_.quantised.get());
       return;
     }
-    // First do everything that can fail.
+    // First do all operations that can fail.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());
     if (core_.cache != nullptr) {
@@ -150,7 +150,7 @@ void Table::Clear() {
     try {
       core_.cache->tiers.Queue().Drain();
     } catch (const std::exception& error) {
-      // All reads and writes go through the queue, so every read already finds the table empty.
+      // All reads and writes go through the queue, so for every read, the table is already empty.
       throw std::runtime_error(core_.Where(
           "is empty now, but a tier below it could not be emptied yet, which is tried again "
           "before it is used: " +

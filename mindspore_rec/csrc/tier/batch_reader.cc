@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched in groups of depth / kFetchShare. Submitting reads in groups needs fewer
-// system calls than submitting single reads, and still keeps enough reads in flight.
+// Completed reads are fetched in groups of depth / kFetchShare. Submitting reads in groups needs
+// fewer system calls than submitting single reads, and still keeps enough reads in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace
@@ -79,7 +79,7 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
     // The kernel owns the buffers until their reads have ended, so wait for all reads.
     const int failed = ring->Submit(std::min({want, under_way, ring->depth() / kFetchShare + 1}));
     if (failed != 0 && failed != EAGAIN && failed != EBUSY) {
-      // The kernel may still write to the buffers, so they are never freed.
+      // The kernel may still write to the buffers, so the buffers are never freed.
       static_cast<void>(owner->release());
       throw IoError(failed, "io_uring_enter failed reading", extents[0].file->path());
     }
@@ -93,7 +93,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // The read was interrupted, reached the file's end, or failed; a plain read shows which.
+          // The read was interrupted, reached the file's end, or failed. A plain read finds out
+          // which of these three cases has happened.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

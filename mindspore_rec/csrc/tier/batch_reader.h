@@ -30,7 +30,8 @@ class BatchReader {
 
   // Calls done(extent, data, bytes) once for each extent, in no fixed order, possibly on several
   // threads at once. `bytes` is smaller than requested only at the end of a file. Throws the first
-  // IoError, or the first exception thrown by `done`. When it throws, no read is in flight.
+  // IoError, or the first exception thrown by `done`. When Run throws, no read is in flight any
+  // more.
   using Done = std::function<void(const Extent& extent, const char* data, size_t bytes)>;
   void Run(const std::vector<Extent>& extents, const Done& done);
 

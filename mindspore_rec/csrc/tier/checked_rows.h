@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows with a checksum at the end, for tiers whose store has no checksums. The row's bytes are
+// Rows followed by a checksum, for tiers whose store keeps no checksums. The row's bytes are
 // followed by 4 little-endian bytes of CRC32C over the key (8 little-endian bytes) and the row. The
-// checksum detects a changed bit in row or checksum, and a row stored under another key.
+// checksum detects a changed bit in the row or in the checksum, and a row that was stored under
+// another key.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Env: all file access of the tiers, so that tests can inject faults. Env::Posix() accesses real
-// files. Every failure is an IoError with the operation, the path and the reason. Any thread may
-// use an Env. Any number of threads may read a File, but only one thread at a time may write the
-// File.
+// Env: the interface for all file access of the tiers. Tests replace the Env to inject faults.
+// Env::Posix() accesses real files. Every failure is an IoError with the operation, the path and
+// the reason. Any thread may use an Env. Any number of threads may read a File, but only one thread
+// at a time may write the File.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // With direct access, offset, n and data must be multiples of 4096.
+  // If the file was opened with `direct`, offset, n and data must be multiples of 4096.
 
   // Returns the number of bytes read, which is less than n only at the end of the file.
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
@@ -87,7 +87,7 @@ class Env {
   static Env* Posix();
   virtual ~Env() = default;
 
-  // With `direct`, the file bypasses the page cache (O_DIRECT).
+  // If `direct` is true, reads and writes bypass the page cache (O_DIRECT).
   virtual std::unique_ptr<File> Open(const std::string& path, OpenMode mode, bool direct) = 0;
   virtual bool Exists(const std::string& path) = 0;
   // Creates the directory and its missing parents. New directories survive power loss.
@@ -97,10 +97,10 @@ class Env {
   virtual void Remove(const std::string& path) = 0;
   // Makes creations, renames and removals in this directory survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
-  // Creates the file if `exclusive`. Throws IoError EBUSY if any process, including this one, holds
-  // the lock exclusively. With `exclusive`, also throws EBUSY if a process holds a shared lock. The
-  // lock ends with the process: a forked child does not share the lock, and can neither keep nor
-  // release it.
+  // If `exclusive` is true, creates the file if necessary. Throws IoError EBUSY if any process,
+  // including this process, holds the lock exclusively. If `exclusive` is true, also throws EBUSY
+  // if a process holds a shared lock. The lock ends when this process ends. A forked child does not
+  // share the lock, and can neither keep nor release the lock.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

@@ -13,16 +13,18 @@
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
-// a multiple of 8 bytes. A tombstone record lists erased keys. A pair in the payload of a tombstone
-// record has an erased key and the id of the segment where the erasure was first written. The
-// record's `key` is the number of pairs. The checksum starts from the segment's id and the record's
-// index. So a record is valid only at the place where it was written.
+// a multiple of 8 bytes. A tombstone record lists erased keys. The payload of a tombstone record
+// consists of pairs. A pair contains an erased key, and the id of the segment in which the erasure
+// was first recorded. The field `key` of a tombstone record contains the number of pairs. The
+// checksum also covers the segment's id and the record's index. So a record is valid only at the
+// place where it was written.
 //
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record is used. Only the last segment may be unsealed.
 //
-// MANIFEST is a text file that lists the segments. It is always replaced atomically. A segment file
-// that is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
+// MANIFEST is a text file that lists the segments. The manifest is always replaced atomically. A
+// segment file that is not in the list is a leftover and is removed. If a listed file is missing,
+// opening fails.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +60,7 @@ struct Tombstone {
 };
 static_assert(sizeof(Tombstone) == 16, "part of the format");
 
-// Sizes that depend on the size of a row, which is in [1, kMaxRowBytes].
+// Sizes that depend on the size of a row. A row has 1 to kMaxRowBytes bytes.
 struct RecordShape {
   explicit RecordShape(size_t row_bytes);
 
@@ -95,7 +97,7 @@ struct SyncMark {
   uint64_t slots = 0;
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
-// Decodes blocks 1 and 2. Throws Corruption if neither block is valid.
+// Decodes the sync marks in blocks 1 and 2. Throws Corruption if neither block is valid.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {

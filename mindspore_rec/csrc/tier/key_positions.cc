@@ -72,7 +72,8 @@ uint64_t KeyPositions::Erase(int64_t key) {
   uint32_t i = LowerBound(table, hash);
   if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
   const uint64_t before = table.entries[i].position();
-  // The run's later entries move one place to the front if they are not at their home place.
+  // The entries that directly follow the removed entry move back by one place, up to the first
+  // entry that is at its home place.
   for (; i + 1 < table.end; ++i) {
     const Entry next = table.entries[i + 1];
     if (next.empty() || Home(table, next.hash()) == i + 1) break;
@@ -88,7 +89,7 @@ uint64_t KeyPositions::Erase(int64_t key) {
     try {
       Resize(&table, static_cast<uint32_t>(table.size / kAfterGrowth) + 1);
     } catch (const std::bad_alloc&) {
-      // The table stays larger than necessary, which does no harm.
+      // If memory is short, the table stays larger than necessary; this does no harm.
     }
   }
   return before;

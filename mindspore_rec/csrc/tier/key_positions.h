@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. From a million keys
-// on, KeyPositions takes at most 16 bytes per key; the first keys take 100 kB.
+// KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. If there are at least
+// a million keys, KeyPositions takes at most 16 bytes per key. If there are few keys, KeyPositions
+// takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
 // their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// order needs no sorting. A search for an absent key ends at the first hash that is greater than
-// the key's hash. A table grows in one sequential pass. A table grows by a tenth when it is 0.88
-// full, so it takes 13.6 to 15.4 bytes per key.
+// entries are in the order of their hashes without sorting. A search for an absent key ends at the
+// first hash that is greater than the key's hash. A table grows in one sequential pass. A table
+// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the
-// secrets. If an attacker chooses keys of a single part, the part's table becomes large. A search
-// in a large table takes no longer than in a small table, but a large table grows in larger pieces.
+// secrets. If an attacker chooses only keys of a single part, this part's table becomes large. A
+// search takes no longer in a large table than in a small table, but a large table grows in larger
+// steps.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -43,8 +45,8 @@ class KeyPositions {
   // Returns the position of key, or kNone.
   uint64_t Find(int64_t key) const;
 
-  // Inserts or replaces the position of key. Returns the old position, or kNone. Throws
-  // std::bad_alloc; then nothing has changed.
+  // Inserts or replaces the position of key. Returns the old position, or kNone. If Set throws
+  // std::bad_alloc, nothing has changed.
   uint64_t Put(int64_t key, uint64_t position);
 
   // Removes key and returns its position, or kNone.
@@ -113,8 +115,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries pushed past the last home place use the places up to
-  // `end`.
+  // Home places are [0, capacity). Entries for which the home places do not suffice use the places
+  // up to `end`.
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

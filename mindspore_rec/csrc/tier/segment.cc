@@ -64,8 +64,8 @@ void Segment::Scan(uint64_t first, uint64_t slots,
   const size_t record_bytes = shape_.record_bytes;
   slots = std::min(slots, MostSlots());
   if (first >= slots) return;
-  // If few records are read, such as tombstones, the buffer is small, because clearing a megabyte
-  // would take longer than the read.
+  // If only few records are read, for example tombstones, the buffer is small: clearing a buffer of
+  // a megabyte would take longer than the read.
   const uint64_t all = RoundUp(OffsetOf(slots)) - RoundDown(OffsetOf(first));
   AlignedBuffer buffer(std::min<uint64_t>(std::max(kScanBytes, record_bytes + 2 * kBlock), all));
   uint64_t slot = first;
@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // The footer must be in the place where WriteFooter puts it, and must extend to the trailer. So
-  // the memory allocated for the footer is never larger than the file.
+  // The footer must be at the place where WriteFooter writes it, and must extend to the trailer.
+  // This check ensures that the memory for the footer is never larger than the file.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

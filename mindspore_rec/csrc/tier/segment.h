@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Segment: one file of the log, open for reading, and the counts of its records. Only a
-// SegmentWriter adds records, and only to the last segment. Readers hold a shared_ptr, so the file
-// may be removed while they read.
+// SegmentWriter adds records, and only to the last segment. Each reader has a shared_ptr to the
+// Segment, so the file may be removed while it is being read.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,8 @@ struct SegmentKeys {
 
 class Segment {
  public:
-  // Requires: the file exists and has a header, which is checked. Throws Corruption, IoError.
+  // Checks the file's header. Requires: the file exists and has a header. Throws Corruption,
+  // IoError.
   Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& shape);
 
   // Writes and syncs the header of a new segment with room for `slots` records.
@@ -36,7 +37,7 @@ class Segment {
   uint64_t MostSlots() const { return shape_.MostIn(file_->Size()); }
 
   // Calls fn(slot, record) for each record from `first` on, until fn returns false or the file
-  // ends. Records are not checked. `slots` may be any number.
+  // ends. Records are not checked. `slots` may be larger than the number of records in the file.
   void Scan(uint64_t first, uint64_t slots,
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
@@ -45,8 +46,8 @@ class Segment {
   // a damaged record, or if the file has more or fewer records than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
-  // Reads the keys from the records, and returns them. Stops at the first invalid record at or
-  // after `synced`. Throws Corruption if an earlier record is invalid.
+  // Reads the keys from the records, and returns them. Stops at the first invalid record whose
+  // index is at least `synced`. Throws Corruption if a record before `synced` is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
   // Returns the number of records that an unsealed segment is guaranteed to have.
@@ -71,14 +72,15 @@ class Segment {
     return Corruption("record " + std::to_string(slot) + " does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
-  // Does the same as Damage() for a record whose key is known from the index, and names the key.
+  // Does the same as Damage() for a record whose key is known from the index; the message contains
+  // the key.
   Corruption DamageOf(int64_t key, uint64_t slot) const {
     return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
                           ", does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
 
-  // Counts, guarded by the tier's lock.
+  // Counts of the segment; the tier's lock protects these counts.
   uint64_t slots = 0;            // records that count
   uint64_t live = 0;             // rows the index points to
   uint64_t tombstone_slots = 0;  // tombstone records

@@ -48,7 +48,8 @@ void SegmentWriter::WriteOut() {
   const uint64_t padded = RoundUp(end);
   std::memset(buffer_.data() + (end - base_), 0, padded - end);
   segment_->mutable_file()->Write(base_, padded - base_, buffer_.data());
-  // The last block is completed later. The block's first records are then written again, unchanged.
+  // Later writes complete the last block. A later write repeats the block's first records without a
+  // change.
   const uint64_t next_base = RoundDown(end);
   const std::lock_guard<std::mutex> lock(*state_);
   std::memmove(buffer_.data(), buffer_.data() + (next_base - base_), end - next_base);
@@ -69,8 +70,7 @@ void SegmentWriter::Sync() {
   WriteOut();
   if (synced_slots_ == slots_) return;
   SyncFile();
-  // Write the mark only after the sync, because the disk keeps no order of writes between two
-  // syncs.
+  // Write the mark only after the sync, because the disk may reorder writes between two syncs.
   AlignedBuffer block(kBlock);
   EncodeMark(segment_->id(), {epoch_ + 1, slots_}, block.data());
   segment_->mutable_file()->Write(kBlock * (1 + epoch_ % 2), kBlock, block.data());

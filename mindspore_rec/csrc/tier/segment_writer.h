@@ -2,10 +2,11 @@
 //
 // SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
 //
-// The comments name two locks of the tier. `write` is held during every call, so there is one
-// writer at a time. `state` guards the data that readers use: records(), and the records that are
-// only in the buffer. A method that changes records() or the buffer locks `state`; if its comment
-// says so, the caller must have locked `state`. No file is accessed while `state` is locked.
+// The comments in this file mention two locks of the tier. `write` is locked during every call, so
+// only one thread writes at a time. `state` guards the data that readers use: records(), and the
+// records that are only in the buffer. A method that changes records() or the buffer locks `state`,
+// unless its comment requires that the caller has already locked `state`. No file is accessed while
+// `state` is locked.
 #pragma once
 
 #include <memory>
@@ -22,8 +23,8 @@ class SegmentWriter {
   // Requires: a new segment.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
-  // Number of records that can be staged now. If there is no room and the segment is not full(),
-  // WriteOut makes room.
+  // Number of records that can be staged now. If no record can be staged and the segment is not
+  // full(), WriteOut makes room.
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 
@@ -38,7 +39,7 @@ class SegmentWriter {
   // Syncs the file. After Sync has returned, published records survive power loss. After Sync has
   // thrown once, the state of the disk is unknown, so every later call throws. Reads still work.
   void Sync();
-  // Ends the segment: writes footer and trailer, and syncs. Throws like Sync.
+  // Ends the segment: writes the footer and the trailer, and syncs the file. Throws like Sync.
   void Seal();
 
   // Returns the address of a record that is not in the file yet, null for other records. Requires

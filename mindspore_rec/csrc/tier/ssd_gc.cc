@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log
-// like any other write. So the order of the log stays the order of versions. After the appended
-// rows are synced, the segment leaves the manifest and its file is removed.
+// Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log,
+// in the same way as new rows. So in the log, a newer version of a row always follows an older
+// version. After the appended rows are synced, the segment is deleted from the manifest, and the
+// segment's file is removed.
 //
 // A tombstone must stay as long as the disk may have an older row of the tombstone's key. Let
 // `born` be the segment where the erasure was first written. The tombstone can be removed when
@@ -26,9 +27,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// The log may have gc_ratio records per live row, plus one segment. Because of the extra segment,
-// small tiers are not collected. Writers wait if the log exceeds the limit of the log by 8 % and
-// two segments.
+// The log may have up to gc_ratio records per live row, plus one segment. Because of the extra
+// segment, small tiers are not collected. Writers wait if the log exceeds the limit of the log by 8
+// % and two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;
@@ -45,8 +46,8 @@ bool SsdTier::FarBehind() const {
 }
 
 std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
-  // The two oldest segments with dead records. As long as an old segment has dead records,
-  // tombstones in later segments are necessary.
+  // Find the two oldest segments with dead records. As long as an old segment has dead records,
+  // later segments must keep tombstones.
   uint64_t oldest = ~uint64_t{0}, second = ~uint64_t{0};
   for (const auto& s : *segments_) {
     if (s == nullptr) continue;
@@ -112,7 +113,8 @@ void SsdTier::CollectorMain() {
     if (damaged) victim->damaged = true;
     if (!failed && !damaged && stats_.damaged_segments == 0) gc_error_.clear();
     collected_.notify_all();
-    // Wait before the next attempt: the disk may recover meanwhile, and each attempt takes time.
+    // Wait before the next attempt, because each attempt takes time, and the disk may recover
+    // during the wait.
     if (failed && !stop_) wake_collector_.wait_for(lock, std::chrono::seconds(1));
   }
   collected_.notify_all();
@@ -196,7 +198,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Drops from the batch the records that were overwritten or erased meanwhile.
+      // Drop the records in the batch that were overwritten or erased since they were read.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

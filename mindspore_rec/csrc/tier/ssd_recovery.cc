@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening of an SsdTier: the manifest lists the segments, and their keys are replayed in the order
-// of the log. The segment that was last when the process ended is read record by record. The valid
-// records of the last segment are sealed. So no record is ever written behind a torn tail.
+// Opens an SsdTier: reads the list of segments from the manifest, and replays the segments' keys in
+// the order of the log. The segment that was last when the process ended is read record by record.
+// The valid records of the last segment are sealed. So no new record ever follows an incompletely
+// written record.
 //
 // The directory is locked before any access, because another process may change an unlocked
-// directory. A number in a file is accepted only if the file's size allows it.
+// directory. A number in a file is accepted only if it is possible for the file's size.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
@@ -24,8 +25,8 @@ constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 // A disk reads this many bytes almost as fast as one block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// Limit on the total buffer size of reads in flight. With more large reads at a time, no disk would
-// be faster.
+// Limit on the total buffer size of reads in flight. A larger number of large reads in flight would
+// make no disk faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments
@@ -76,7 +77,8 @@ SsdOptions SsdTier::Checked(SsdOptions o) {
 SsdOptions SsdTier::Sized(SsdOptions o) {
   if (o.segment_bytes == 0) {
     o.segment_bytes = std::min(std::max(o.max_bytes / 256, kMinSegment), kMaxSegment);
-    // A small max_bytes gives small segments, but a segment has room for at least a few large rows.
+    // If max_bytes is small, segments are small, but a segment has room for at least a few large
+    // rows.
     if (o.max_bytes != 0) o.segment_bytes = std::min(o.segment_bytes, o.max_bytes / 16);
     o.segment_bytes = std::max<uint64_t>(o.segment_bytes, 16 * o.row_bytes);
   }

@@ -3,18 +3,19 @@
 // A walk over the rows of an SsdTier.
 //
 // A row's place in the log only moves towards the end, because writers and garbage collection
-// append. A walk reads the log in order. It returns a record if, at the time of reading, the index
-// points to the record. A walk that reaches the end of the log finds every row. If writers keep
-// moving the end away, the walk stops after twice the initial size of the log. The walk then
-// searches the index, part by part, for keys whose rows lie after the reached point, and looks up
-// these keys. If the index points to a row before the reached point, the walk has already returned
-// the row.
+// append. A walk reads the log in order. The walk returns a record if the index points to this
+// record when the record is read. A walk that reaches the end of the log finds every row. If
+// writers append so fast that the walk does not reach the end, the walk stops after twice the
+// initial size of the log. The walk then searches the index, part by part, for keys whose rows lie
+// after the point where the walk stopped, and reads the rows of these keys. If the index points to
+// a row before the point where the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
-// is a live row. Damaged records are collected as doubts and resolved together, at the latest at
-// the end. Between two walks through the index, a scan reads many records. So damage slows a scan
-// only by a constant factor. A late check misses no live row, because once the index stops pointing
-// to a record, it never points to this record again.
+// is a live row. Damaged records are collected as doubts. All doubts are resolved together, at the
+// latest at the end of the walk. Between two walks through the index, a scan reads many records. So
+// damaged records slow a scan only by a constant factor. No live row is missed if a doubt is
+// checked late, because the index never points to a record again after it has stopped pointing to
+// this record.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -120,8 +121,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // Rows collected so far are returned, because the walk would not visit them again. The next
-      // call throws the error.
+      // The rows that were collected so far are returned, because the walk would not visit these
+      // rows again. The next call then throws the error.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -220,8 +221,8 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
   slot_ = slot;
 }
 
-// Drops the rows of records that are no longer live. The segment may have been removed meanwhile,
-// and a new segment may have the removed segment's ordinal.
+// Drops the rows of records that are no longer live. The segment may have been removed since the
+// read, and a new segment may have the removed segment's ordinal.
 void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) {
   for (size_t begin = 0; begin < records_.size(); begin += kLookupRecords) {
     const size_t end = std::min(records_.size(), begin + kLookupRecords);
@@ -247,8 +248,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // If another segment had this ordinal before, either that segment or the given segment has been
-    // removed.
+    // If `doubts` belongs to a different segment with this ordinal, then that segment or the given
+    // segment has been removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;
@@ -259,8 +260,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption if a doubt is a live row. With `now`, the index is walked through even if the
-// last walk was recent.
+// Throws Corruption if a doubt is a live row. If `now` is true, the index is walked through even if
+// the last walk through the index was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());

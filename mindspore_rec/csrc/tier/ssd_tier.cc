@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading and writing of an SsdTier. Opening is in ssd_recovery.cc, garbage collection in
-// ssd_gc.cc, and the walk over all rows in ssd_scan.cc.
+// Reading and writing of an SsdTier. The file ssd_recovery.cc opens a tier, ssd_gc.cc collects
+// garbage, and ssd_scan.cc walks over all rows.
 #include "tier/ssd_tier.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace msrec {
 namespace {
 
 // Records that are at most this far apart are read together. In measurements, reading two more
-// blocks takes a disk about half as long as a separate read. The processor also saves the work of a
-// separate read.
+// blocks takes a disk about half as long as a separate read. Reading records together also saves
+// processor time.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
 // Maximum number of keys that are looked up in the index under one lock.
@@ -91,7 +91,7 @@ void SsdTier::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
   stats_.read_bytes += read;
 }
 
-// Sorts the reads in the order of the disk, and merges neighbours.
+// Sorts the reads in the order of the disk, and merges neighbouring reads.
 std::vector<Extent> SsdTier::Plan(std::vector<Request>* requests,
                                   const SegmentTable& segments) const {
   std::sort(requests->begin(), requests->end(),
@@ -263,7 +263,7 @@ void SsdTier::AddHead() {
     try {
       env_->Remove(path);
     } catch (const IoError&) {
-      // Ignore this second error, because the first error is more useful to the user.
+      // Ignore the error of Remove, because the first error is more useful to the user.
     }
     throw;
   }
@@ -274,7 +274,8 @@ void SsdTier::AddHead() {
   try {
     StoreManifest(with);
   } catch (const IoError&) {
-    // The new manifest may or may not be on the disk, so the file is truncated but not removed.
+    // The new manifest, which lists the segment's file, may be on the disk. So the segment's file
+    // is truncated but not removed.
     try {
       segment->mutable_file()->Truncate(kDataOffset);
     } catch (const IoError&) {
@@ -324,8 +325,8 @@ void SsdTier::Clear() {
   auto none = std::make_shared<SegmentTable>();
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
-  // StoreManifest is the step that clears the tier. If StoreManifest fails, the new manifest may or
-  // may not be on the disk. This process still has all rows, so the next Flush must write the
+  // The tier is cleared when StoreManifest succeeds. If StoreManifest fails, the new manifest may
+  // or may not be on the disk. This process still has all rows, so the next Flush must write the
   // manifest again.
   manifest_stale_ = true;
   StoreManifest(*none);

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h). In memory
-// it has an exact index with at most 16 bytes per row. Writes are sequential. Reads are sorted,
-// merged and sent to the disk many at a time. A background thread collects segments with many dead
-// records.
+// SsdTier: a Tier in a directory of files. The tier stores rows in a log of segments (see
+// format.h). In memory, the tier has an exact index, which takes at most 16 bytes per row. Writes
+// are sequential. Reads are sorted, merged and sent to the disk many at a time. A background thread
+// collects segments with many dead records.
 //
 // Guarantees, in addition to the guarantees of Tier:
 //
-//  * Read returns the newest row of a key. If that is impossible, Read throws Corruption. Every
-//    record is checked by CRC32C, and the index points only to the newest records.
+//  * Read returns the newest row of a key. If the newest row cannot be read, Read throws
+//    Corruption. Every record is checked by CRC32C, and the index points only to the newest
+//    records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. Of the
-//    later writes, it has the first ones, up to some point. A torn tail is dropped. If the data
-//    before the tail are damaged, Corruption is thrown.
+//    writes after the last Flush, the tier has all writes up to some moment. An incomplete record
+//    at the end of the log is dropped. If earlier data are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
-//    still works. Only a failed sync makes it necessary to open the tier again for writing.
+//    still works. After a failed sync, the tier must be opened again before it can be written;
+//    other errors do not require this.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time. It needs memory for a few
-//    buffers of one or two megabytes. Rows that were appended during the scan are read at the end
-//    of the scan, one by one.
+//  * A Scan reads the log in order, one or two megabytes at a time. A Scan needs memory for a few
+//    buffers of one or two megabytes. At the end, the scan reads one by one the rows that were
+//    appended during the scan.
 //
-// Any thread may call any member; Close ends all other calls. A forked child must neither use nor
-// destroy a tier of its parent, because the background thread exists only in the parent.
+// Any thread may call any member; Close makes all other calls end. A forked child must neither use
+// nor destroy a tier of its parent, because the background thread exists only in the parent.
 #pragma once
 
 #include <condition_variable>
@@ -56,8 +58,8 @@ struct SsdOptions {
 
 class SsdTier : public Tier {
  public:
-  // Opens or creates the tier. Throws IoError, Corruption, and std::invalid_argument with the
-  // option's name. Requires: env outlives the tier.
+  // Opens or creates the tier. Throws IoError or Corruption. Throws std::invalid_argument, with the
+  // option's name, if an option is invalid. Requires: env outlives the tier.
   explicit SsdTier(const SsdOptions& options, Env* env = Env::Posix());
   ~SsdTier() override;  // Close, without its errors
 
@@ -79,8 +81,8 @@ class SsdTier : public Tier {
   // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError. Its
-  // errno is EBUSY if a tier in this directory is open for writing.
+  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError. The
+  // errno of the IoError is EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
   // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.
@@ -102,15 +104,15 @@ class SsdTier : public Tier {
  private:
   friend class SsdScan;
   // Segments by ordinal, null for unused ordinals. The segment table is replaced as a whole, so a
-  // reader can keep the version that it has.
+  // reader can continue to use an old table.
   using SegmentTable = std::vector<std::shared_ptr<Segment>>;
   struct Request {
     uint64_t position;
     size_t i;
   };
-  // Each kind of operation must leave at least this number of segments free within max_bytes. A
-  // collection needs less than one free segment. When rows can no longer be written, erasing must
-  // still be possible.
+  // Numbers of segments that each kind of operation must leave free within max_bytes. A collection
+  // needs less than one free segment. When rows can no longer be written, erasing must still be
+  // possible.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;
@@ -142,8 +144,8 @@ class SsdTier : public Tier {
   uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
-  // Requires write_mutex_. Makes head_ a segment with room; returns false if fewer than `spare`
-  // free segments within max_bytes would remain.
+  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if fewer than
+  // `spare` free segments within max_bytes would remain.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();
@@ -167,7 +169,7 @@ class SsdTier : public Tier {
   }
   void WaitForCollector();  // writers, holding nothing
   void WaitForSpace();
-  // With `background`, Collect does not run while garbage collection is paused.
+  // If `background` is true, Collect does not run while garbage collection is paused.
   void Collect(const std::shared_ptr<Segment>& victim, bool background);
   void CollectRows(const Segment& victim, size_t ordinal, const SegmentKeys& keys);
   void CollectTombstones(const Segment& victim, const SegmentKeys& keys);

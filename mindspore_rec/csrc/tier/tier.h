@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
-// block of bytes; the caller puts value, optimizer state and metadata into it.
+// block of bytes, in which the caller stores value, optimizer state and metadata.
 //
-// Any thread may call any member at any time. Concurrent writes of one key take effect in some
-// order. For each key, a Read returns a row that the key had at some moment during the Read.
+// Any thread may call any member at any time. Concurrent writes of one key take effect one after
+// another, in any order. For each key, Read returns the row that the key had at some moment during
+// the call.
 #pragma once
 
 #include <cstddef>
@@ -39,11 +40,11 @@ class TierScan {
  public:
   virtual ~TierScan() = default;
 
-  // Replaces keys and rows (n * row_bytes) by the next rows. Next returns at least one and at most
-  // max(1, most) rows. Except at the end, Next returns at least about most / 2 rows. After the last
-  // rows, every call of Next returns false and no rows. Throws IoError or Corruption. In this case,
-  // keys and rows are undefined, and the next call tries the same part again. If the tier is
-  // closed, every call throws.
+  // Replaces the contents of `keys` and `rows` (n * row_bytes bytes) by the next rows. Next returns
+  // at least one and at most max(1, most) rows. Except at the end, Next returns at least about most
+  // / 2 rows. After the last row was returned, every call of Next returns false and no rows. Throws
+  // IoError or Corruption. If Next throws, the contents of `keys` and `rows` are undefined, and the
+  // next call reads the same rows again. If the tier is closed, every call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -52,13 +53,13 @@ class Tier {
   virtual ~Tier() = default;
 
   // For each i, copies the row of keys[i] to rows + i * row_bytes and sets found[i]. If there is no
-  // row, found[i] is false and the row's bytes do not change. Throws IoError or Corruption; the
-  // contents of rows and found are then undefined.
+  // row, found[i] is false and the row's bytes do not change. Throws IoError or Corruption; after
+  // an exception, the contents of `rows` and `found` are undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
   // Inserts or replaces rows. If a key occurs twice, its last row is written. If Write throws
-  // (IoError: disk full, max_bytes, ...), each row is either old or new, and the call may be
-  // repeated.
+  // (IoError: disk full, max_bytes, ...), each key has either its old or its new row, and the call
+  // may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
   // Erases the rows of keys; absent keys are ignored. Throws like Write.
@@ -70,25 +71,26 @@ class Tier {
   virtual size_t size() const = 0;
   virtual size_t row_bytes() const = 0;
 
-  // Returns all keys that the tier has at one moment, in no fixed order.
+  // Returns all keys that are in the tier at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
-  // Starts a walk over the rows. If a row exists during the whole walk, it is returned at least
-  // once, with the contents that it had at some moment of the walk. If a row is written, erased or
-  // moved meanwhile, it may be returned again or not at all. The walk ends, no matter how much is
-  // written meanwhile.
+  // Starts a walk over the rows. If a row exists during the whole walk, the walk returns it at
+  // least once, with contents that the row had at some moment of the walk. If a row is written,
+  // erased or moved during the walk, the row may be returned twice or not at all. The walk ends
+  // even if rows are written all the time.
   //
-  // With `exact`, each row is returned exactly once, if no thread writes, erases, clears or
-  // compacts during the scan's lifetime. Garbage collection waits for the end of an exact scan.
-  // The collection continues only if a writer is out of space, or is far ahead of the collection. A
-  // row that the collection moves may then be returned twice.
+  // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
+  // clears or compacts during the scan's lifetime. Garbage collection waits for the end of an exact
+  // scan. The collection continues during an exact scan only if a writer is out of space, or is far
+  // ahead of the collection. In this case, a row that the collection moves may be returned twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
   // Sets found[i] to true if there is a row of keys[i], without reading the row.
   virtual void Contains(const int64_t* keys, size_t n, bool* found) const = 0;
 
-  // Erases every row quickly. The erasure is as durable as a write after Flush. If Clear throws, or
-  // if kill -9 or power loss interrupts the call, either all rows or no rows remain.
+  // Erases every row quickly. After Clear, the rows stay erased even after kill -9 or power loss.
+  // If Clear throws, or if kill -9 or power loss interrupts the call, either all rows or no rows
+  // remain.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

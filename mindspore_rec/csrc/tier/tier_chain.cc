@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
-// Scans the levels one after another. For each level, `halfway` has the sorted keys of rows that
-// may be both in this level and in the next level. If the upper level has returned the row of a key
-// in `halfway`, the scan does not return the lower level's row of this key.
+// Scans the levels one after another. For each level, `halfway` contains the sorted keys of rows
+// that may be both in this level and in the next level. If the upper level has returned the row of
+// a key in `halfway`, the scan does not return the lower level's row of this key.
 class ChainScan : public TierScan {
  public:
   ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,
@@ -66,8 +66,8 @@ TierChain::TierChain(std::vector<Level> levels)
       spilling_(levels_.size()) {}
 
 // A row that moves down is written to the lower level first, and then erased from the upper level.
-// So the search finds the row even while it moves. A row may also move up, from a level that was
-// not searched yet to a level that was already searched. If a row has moved up, all levels are
+// So the search finds the row even while the row moves. A row may also move up, from a level that
+// was not searched yet to a level that was already searched. If a row has moved up, all levels are
 // searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TierChain: several tiers used as one, the fastest first. Each row is in one of the tiers. Rows
-// are written to the first tier, and rows over a level's limit spill to the next level.
+// are written to the first tier; if a level has more rows than its limit, rows spill to the next
+// level.
 //
-// Any thread may call Read and the counters at any time. Members that change rows run one at a
-// time.
+// Any thread may call Read and the counters at any time. Only one member that changes rows runs at
+// a time.
 #pragma once
 
 #include <atomic>
@@ -59,7 +60,7 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for the keys, level by level. Meanwhile, rows may have moved to a level that was
+  // Calls find for the keys, level by level. During the search, rows may move to a level that was
   // already searched. In this case, keys whose rows were not found are searched again.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;

@@ -31,7 +31,8 @@ void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RE
 
 std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   io_uring_params params{};
-  // Completions do not interrupt this thread. They are processed when the thread enters the kernel.
+  // Completions do not interrupt this thread. Completions are processed when the thread enters the
+  // kernel.
   params.flags = IORING_SETUP_COOP_TASKRUN;
   int fd = Setup(depth, &params);
   if (fd < 0 && errno == EINVAL) {
@@ -66,8 +67,8 @@ std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   // Entries are used in the order of their places.
   for (uint32_t i = 0; i < params.sq_entries; ++i) word(params.sq_off.array)[i] = i;
 
-  // The pages are pinned once, so a read need not look them up. If limits forbid the pinning, reads
-  // work without it.
+  // The buffers' pages are pinned once, so a read need not look up the pages. If the system's
+  // limits forbid the pinning, reads work without pinned pages.
   const iovec memory{ring->memory_.data(), ring->memory_.size()};
   ring->registered_ =
       ::syscall(__NR_io_uring_register, fd, IORING_REGISTER_BUFFERS, &memory, 1) == 0;

@@ -17,7 +17,7 @@ namespace msrec {
 
 class Uring {
  public:
-  // Returns null if the system has no io_uring or forbids it.
+  // Returns null if the system has no io_uring or does not allow its use.
   static std::unique_ptr<Uring> TryCreate(unsigned depth, size_t buffer_bytes);
   ~Uring();
   Uring(const Uring&) = delete;
@@ -30,8 +30,8 @@ class Uring {
   // Queues a read into buffer i, which no other read may be using. Submit passes the read to the
   // kernel.
   void QueueRead(int fd, uint64_t offset, uint32_t bytes, unsigned i);
-  // Submits the queued reads and waits until there are at least `wait_for` completions. Returns
-  // errno, 0 for success.
+  // Submits the queued reads and waits until there are at least `wait_for` completions. Returns 0
+  // for success, or the value of errno.
   int Submit(unsigned wait_for);
   // Removes one completion, and sets `i` to the read's buffer and `result` to the result of pread
   // (negative: -errno). Returns false if there is no completion.

@@ -80,7 +80,7 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
   if (fn()) return;
   hurry_ = true;
   wake_.notify_all();
-  // If the tier fails but works again before this thread wakes, error_ is null, and the wait
+  // If the tier has failed but works again before this thread wakes, error_ is null, so the wait
   // continues.
   done_.wait(*lock, [&] { return fn() || (failures_ != failures && error_ != nullptr); });
   if (!fn()) std::rethrow_exception(error_);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WriteBehind: a queue in front of a tier. Read uses queued writes and erasures at once. A
-// background thread passes the queued changes to the tier in order. A change leaves the queue only
-// after it was made in the tier. If the tier fails, the queue keeps the rows and tries again every
-// second, and whenever a caller waits for room.
+// WriteBehind: a queue in front of a tier. The results of Read include queued writes and erasures.
+// A background thread passes the queued changes to the tier in order. A change leaves the queue
+// only after it was made in the tier. If the tier fails, the queue keeps the rows and tries again
+// every second, and whenever a caller waits for room.
 //
 // A forked child must neither use nor destroy its parent's queue, because the background thread
 // exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
@@ -27,12 +27,12 @@ namespace msrec {
 
 class WriteBehind {
  public:
-  // Writers wait while the queue has more than about max_bytes.
+  // Writers wait while the queue contains more than about max_bytes bytes.
   WriteBehind(std::shared_ptr<Tier> tier, size_t max_bytes);
   ~WriteBehind();  // drops what is still queued: call Drain first
 
   // Queue rows or erasures. Keys must be distinct. Wait while the queue is full. If the tier fails
-  // meanwhile, throw its error and queue nothing.
+  // during the wait, throw the tier's error and queue nothing.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
@@ -45,13 +45,13 @@ class WriteBehind {
   // Calls Drain and Tier::Flush.
   void Flush();
   // Erases every row. Once Clear has returned, Read finds no rows. The background thread clears the
-  // tier when the clear's turn in the queue comes. Drain waits until the tier is cleared. Throws
-  // std::bad_alloc; then nothing has changed.
+  // tier after it has made all changes that were queued before. Drain waits until the tier is
+  // cleared. If Clear throws std::bad_alloc, nothing has changed.
   void Clear();
 
   // While a Pause exists, the background thread is stopped. During a Pause, a walk over the tier
-  // finds each row once, in the tier or in waiting(). A thread that has a Pause must not wait for
-  // the queue.
+  // finds each row once, in the tier or in waiting(). A thread that has created a Pause must not
+  // wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);
@@ -90,7 +90,8 @@ class WriteBehind {
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();
-  // For keys in the queue, sets found and rows (which may be null), and sets known[i] to true.
+  // For each key that is in the queue, sets known[i] to true, and sets found[i] and the row. `rows`
+  // may be null.
   void ReadQueue(const int64_t* keys, size_t n, char* rows, bool* found, bool* known) const;
   template <typename Below>
   void ReadBoth(const int64_t* keys, size_t n, char* rows, bool* found, Below below);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AppendLog: a list that grows at its end, in blocks that never move. Appending copies no old
-// elements. If a change must not fail halfway, room can be reserved first.
+// elements. If a change must not fail halfway, its caller can reserve room first.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class AppendLog {
   // Makes sure that the next n Add() calls cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     while (size_ + n > blocks_.size() * kBlock) {
-      // First let the vector grow, then allocate the block. If the vector's growth failed later,
-      // the new block would leak.
+      // The vector grows before the new block is allocated. If the vector grew after the allocation
+      // and the growth failed, the new block would leak.
       if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 8);
       blocks_.push_back(std::unique_ptr<T[]>(new T[kBlock]));
     }

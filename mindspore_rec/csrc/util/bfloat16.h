@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bfloat16: the upper half of a float32, with 8 bits of precision and the full range of float32.
-// Always inlined, because the kernels of every instruction set use it.
+// This function is always inlined, because the kernels of every instruction set use it.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
   return static_cast<uint16_t>(nan ? bits >> 16 | 0x40u : rounded);
 }
 
-// Return one of the two bfloat16 around a number. The upper bfloat16 is chosen with the probability
-// that makes the mean exact. The upper half of `random`, a uniform 32-bit number, is added to the
-// discarded bits. A carry rounds the number away from zero. A number that is already a bfloat16
+// Return one of the two bfloat16 numbers nearest to a number: the next lower or the next higher.
+// The higher number is chosen with the probability for which the expected result equals the number.
+// The upper half of `random`, a uniform 32-bit number, is added to the discarded bits. If this
+// addition has a carry, the number is rounded away from zero. A number that is already a bfloat16
 // stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value, uint32_t random) {
   uint32_t bits;

@@ -2,26 +2,27 @@
 //
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
-// secrets. Each process draws its secrets from the system when the library is loaded. So nothing
-// outside the process may depend on this hash. For example, files, the order of rows and the choice
-// of evicted rows must not depend on it. The hash for files, row order and eviction is in hash.h.
+// secrets. When the library is loaded, each process obtains random secrets from the system. So
+// nothing outside the process may depend on this hash. For example, files, the order of rows and
+// the choice of evicted rows must not depend on the keyed hash. The hash for files, row order and
+// eviction is in hash.h.
 //
-// A hash consists of three multiplications by secret odd numbers. Between the multiplications, a
-// shift and an XOR bring high bits down. The keyed hash has as many instructions as the constant
-// hash. Each multiplication spreads any two words over the top bits, as a universal hash does
-// (multiply-shift; Dietzfelbinger et al. 1997). But a multiplication keeps arithmetic progressions.
-// After two multiplications and the shifts, no arithmetic progression remains for the third
-// multiplication. With only two multiplications, one seed in a hundred distributed the multiples of
-// some power of two badly. The hash prevents an attacker from choosing keys that share buckets. The
-// hash
-// is not a cipher: it does not protect against an attacker who can observe hashes.
+// A hash consists of three multiplications by secret odd numbers. Between two multiplications, a
+// shift and an XOR mix the high bits into the low bits. The keyed hash takes as many instructions
+// as the constant hash in hash.h. Each multiplication spreads any two words over the top bits, as a
+// universal hash does (multiply-shift; Dietzfelbinger et al. 1997). But a multiplication maps an
+// arithmetic progression to an arithmetic progression. After two multiplications and the shifts, no
+// arithmetic progression remains for the third multiplication. In tests with only two
+// multiplications, one seed in a hundred distributed the multiples of some power of two badly. The
+// hash prevents an attacker from choosing keys that share buckets. The hash is not a cipher: it
+// does not protect against an attacker who can observe hash values.
 #pragma once
 
 #include <cstdint>
 
 namespace msrec {
 
-// The secrets of one family of bijections: of 64-bit words and of 52-bit words.
+// The secrets of one bijection of 64-bit words and of one bijection of 52-bit words.
 class BucketHasher {
  public:
   // Derives the secrets from a seed; equal seeds give equal hashes.

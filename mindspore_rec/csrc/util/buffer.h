@@ -22,7 +22,7 @@ class Buffer {
     }
     return data_.get();
   }
-  // Returns at least n elements. The first `used` elements keep their contents.
+  // Returns an array of at least n elements. The first `used` elements keep their contents.
   T* Extend(size_t used, size_t n) {
     if (n > capacity_) {
       const size_t grown = n > capacity_ + capacity_ / 2 ? n : capacity_ + capacity_ / 2;

@@ -7,12 +7,12 @@
 
 namespace msrec {
 
-// Bytes of a cache line, and of a huge page of memory.
+// Number of bytes in a cache line, and in a huge page of memory.
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// std::memcpy and std::memset, except that a pointer may be null if there are 0 bytes, as in an
-// empty buffer.
+// These functions do the same as std::memcpy and std::memset, but a pointer may be null if the
+// number of bytes is 0, as in an empty buffer.
 inline void CopyBytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -27,7 +27,8 @@ constexpr Integer RoundUp(Integer n, std::common_type_t<Integer> unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Return the bytes of a message part padded to a multiple of 8, so that the next part is aligned.
+// Return the size of a message part in bytes, padded to a multiple of 8 so that the next part is
+// aligned.
 inline size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace msrec

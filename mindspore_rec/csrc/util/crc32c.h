@@ -2,7 +2,7 @@
 //
 // CRC32C (Castagnoli, polynomial 0x1EDC6F41), the checksum of this library's files. The processor's
 // own instruction (SSE4.2, ARMv8 CRC) is chosen at run time; other processors use tables. All
-// implementations give the same value. Any thread may call these functions.
+// implementations return the same value. Any thread may call these functions.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace msrec {
 // earlier bytes (0: none). So Crc32c(Crc32c(0, a), b) is the checksum of a and b together.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
-// Crc32c() by tables, for the tests.
+// Does the same as Crc32c(), but always uses tables. For tests.
 uint32_t Crc32cByTables(uint32_t crc, const void* data, size_t size);
 
 // Returns the implementation in use: "sse4.2", "armv8" or "tables".

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16: IEEE 754's half precision, computed by bit operations; the results equal F16C's. A
-// float16 has 11 bits of precision and ranges from 2^-24 to 65504. Always inlined, because the
-// kernels of every instruction set use it.
+// float16: the half precision format of IEEE 754. Conversions use bit operations, and their results
+// equal the results of the F16C instructions. A float16 has 11 bits of precision and ranges from
+// 2^-24 to 65504. This function is always inlined, because the kernels of every instruction set use
+// it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
   __builtin_memcpy(&bits, &value, sizeof(bits));
   const uint32_t absolute = bits & 0x7fffffffu;
   const uint32_t normal = ((absolute + 0xfffu + (absolute >> 13 & 1)) >> 13) - (112u << 10);
-  // The last bit of a float32 in [0.5, 1) is 2^-24, like the last bit of a float16 below 2^-14.
+  // The last bit of a float32 in [0.5, 1) has the value 2^-24, like the last bit of a float16 below
+  // 2^-14.
   float shifted;
   __builtin_memcpy(&shifted, &absolute, sizeof(shifted));
   shifted += 0.5f;
@@ -38,10 +40,11 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
   return WithSignOrNan(bits, absolute >= 0x477ff000u ? kFloat16Infinity : small);
 }
 
-// Return one of the two float16 around a number. The upper float16 is chosen with the probability
-// that makes the mean exact, to 2^-32 of a float16's last bit. The uniform 32-bit number `random`
-// is added to the discarded bits, the first of which has the weight 2^31. A carry rounds away from
-// zero. For numbers between 65504 and 65536, the upper float16 is infinity. A number that is
+// Return one of the two float16 numbers nearest to a number: the next lower or the next higher. The
+// higher number is chosen with the probability for which the expected result equals the number, up
+// to 2^-32 of the last bit. The uniform 32-bit number `random` is added to the discarded bits; the
+// first discarded bit has the weight 2^31. If this addition has a carry, the number is rounded away
+// from zero. For numbers between 65504 and 65536, the upper float16 is infinity. A number that is
 // already a float16 stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
   uint32_t bits;
@@ -50,8 +53,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t r
   const bool is_normal = absolute >= kLeastNormalFloat16;
   const uint32_t exponent = absolute >> 23;
   const uint32_t mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? 0x800000u : 0u);
-  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits of precision than
-  // others, so more bits are discarded.
+  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits of precision than a
+  // larger float16, so more bits are discarded.
   const uint32_t small = 126u - exponent;
   const uint32_t cut = is_normal ? 13u : (small < 63u ? small : 63u);
   const uint32_t kept =

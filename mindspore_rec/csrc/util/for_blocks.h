@@ -10,8 +10,8 @@
 
 namespace msrec {
 
-// Calls fn(begin, end) for blocks of n elements in parallel. Each block has `block` elements, and
-// the last block has the remaining elements. Needs no memory.
+// Divides n elements into blocks, and calls fn(begin, end) for the blocks in parallel. Each block
+// has `block` elements, and the last block has the remaining elements. Needs no memory.
 template <typename Fn>
 void ForBlocks(size_t n, size_t block, const Fn& fn) {
   const auto run = [&](int64_t b) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes that leave the process: they choose a key's shard and worker, its counters in a sketch,
-// and its random admission. All these hashes are pure functions of their arguments. Files and other
-// processes rely on the hashes, so changing a hash changes the format.
+// Hashes on which files and other processes depend. These hashes choose a key's shard, its worker
+// and its counters in a sketch, and decide about random admission. All these hashes are pure
+// functions of their arguments. Files and other processes rely on the hashes, so changing a hash
+// changes the format.
 //
 // These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
-// Places in memory must therefore be chosen by bucket_hash.h.
+// Places in memory must therefore be chosen by the hash in bucket_hash.h.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,9 @@
 
 namespace msrec {
 
-// MurmurHash3's 64-bit finalizer (Appleby). It is a bijection, so two keys never have the same
-// hash. Always inlined, so that files for different instruction sets share no copy of the function.
+// MurmurHash3's 64-bit finalizer (Appleby). The hash is a bijection, so two keys never have the
+// same hash. This function is always inlined, so that files for different instruction sets share no
+// copy of the function.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;

@@ -17,8 +17,8 @@ inline void RequireHeadroom(size_t bytes) {
 }
 
 // Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
-// bound includes 100 bytes per key. It also includes, for each shard, the allocation of an index
-// segment larger than the present segment.
+// bound includes 128 bytes per key. For each shard, the bound also includes the memory of a new
+// index segment that replaces the present segment when the index grows.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

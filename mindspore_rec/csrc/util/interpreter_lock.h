@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Releases Python's lock while the core waits. While a thread has Python's lock, it must not wait
-// for a table. The thread that uses the table may need Python's lock, because a tier may be a
-// Python object. The core does not depend on Python, so the Python module sets the functions that
-// release the lock.
+// Releases Python's lock while the core waits. A thread that has Python's lock must not wait for a
+// table. The thread that uses the table may need Python's lock, because a tier may be a Python
+// object. The core does not depend on Python, so the Python module sets the functions that release
+// the lock.
 #pragma once
 
 namespace msrec {
 
 struct InterpreterLock {
-  // Releases the lock and returns a token for `take`, or null if the calling thread does not have
-  // the lock.
+  // Releases the lock, and returns the argument for a later call of `take`. Returns null if the
+  // calling thread does not have the lock.
   void* (*release)();
   void (*take)(void* state);
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The keys are
-// in an array of the caller, and the KeySet is only an index of this array. A KeySet is scratch for
+// KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The caller has
+// the array of keys, and the KeySet is only an index of this array. A KeySet is scratch memory for
 // one shard of one batch, and is not thread safe.
 #pragma once
 

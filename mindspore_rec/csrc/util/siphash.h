@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SipHash (Aumasson, Bernstein 2012): a keyed hash. Without the key, a hash cannot be predicted, or
-// forged from any number of examples. This version uses one round per word and three rounds at the
-// end. Words are hashed without the message length, because all messages of a key have the same
-// length.
+// SipHash (Aumasson, Bernstein 2012): a keyed hash. Without the key, nobody can compute the hash of
+// a message, even from any number of known hashes of other messages. This version uses one round
+// per word and three rounds at the end. Words are hashed without the message length, because all
+// messages of a key have the same length.
 #pragma once
 
 #include <sys/random.h>

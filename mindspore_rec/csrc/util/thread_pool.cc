@@ -18,17 +18,17 @@
 namespace msrec {
 namespace {
 
-// Parts of the word `gate_`.
+// Bit fields of the word `gate_`.
 constexpr uint64_t kInside = 0xffff;  // number of workers
 constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
-// Time that a worker polls for the next loop before it sleeps. An operator starts several loops
-// within microseconds, and waking a sleeping thread costs more than such a loop. Spinning for
-// longer than this time would take the core away from MindSpore's own threads.
+// Time for which a worker polls for the next loop before it sleeps. An operator starts several
+// loops within microseconds, and waking a sleeping thread costs more than such a loop. If a worker
+// polled for longer than this time, MindSpore's own threads could not use the core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-// Time that the caller polls for workers that still run a task, before it sleeps.
+// Time for which the caller polls for workers that still run a task, before the caller sleeps.
 constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {
@@ -109,8 +109,8 @@ void ThreadPool::Start(int num_threads) {
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
-  // Wait until all workers have touched their thread-local data. If a worker first touched its
-  // thread-local data inside a loop, and memory ran out there, the process would end.
+  // Wait until all workers have touched their thread-local data. If a worker touched its
+  // thread-local data for the first time inside a loop and memory ran out, the process would end.
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;
@@ -199,9 +199,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// While a sleeping worker wakes up, it is kept off the caller's CPU. If other programs use the
-// remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
-// would share this CPU.
+// A sleeping worker must not wake up on the caller's CPU. If other programs used the remaining
+// CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads would
+// share that CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small pool for parallel loops inside one operator. MindSpore runs independent operators one
-// after another, so all parallelism of the table comes from this pool.
+// A small thread pool for parallel loops inside one operator. MindSpore runs independent operators
+// one after another, so all parallelism of the table comes from this pool.
 #pragma once
 
 #include <sched.h>
@@ -23,8 +23,8 @@ namespace msrec {
 
 class ThreadPool {
  public:
-  // Returns the process-wide pool. The initial size of the pool is MINDSPORE_REC_NUM_THREADS, or
-  // the number of CPUs that this process may run on.
+  // Returns the process-wide pool. The initial size of the pool is the value of
+  // MINDSPORE_REC_NUM_THREADS or, by default, the number of CPUs that this process may use.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -41,8 +41,8 @@ class ThreadPool {
   // mode, independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
-  // While an Alone exists, all loops that its thread runs use only this thread. So background work
-  // leaves the workers to operators.
+  // While an object of the class Alone exists, all loops of the thread that created the object use
+  // only this thread. So background work does not occupy the pool's workers, which operators need.
   class Alone {
    public:
     Alone();

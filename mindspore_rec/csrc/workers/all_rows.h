@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AllRows: the rows of a table on all workers, read and changed by a single worker. AllRows
-// accesses this worker's rows directly, and other workers' rows through their RowService. Only one
-// worker calls the methods; the other workers may do anything else meanwhile.
+// accesses this worker's rows directly, and the rows of another worker through that worker's
+// RowService. Only one worker calls the methods; at the same time, the other workers may do other
+// work.
 //
 // If a table is replicated, this worker has all rows. So AllRows reads only this worker's rows, but
 // changes the rows of all workers. If a call fails on one worker, the message names that worker;
@@ -31,14 +32,14 @@ class AllRows {
   size_t Erase(const IdView& ids);
   void Contains(const IdView& ids, bool* out);
   size_t Size();
-  // Keys and rows are in the order of workers.
+  // Keys and rows are sorted by worker.
   std::vector<int64_t> Keys();
   ExportedRows Export(bool with_state);
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   Explanation Explain(int64_t key);
 
  private:
-  // The ids for one worker.
+  // The ids that are sent to one worker.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<size_t> at;  // place of each among the caller's ids
@@ -46,8 +47,8 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops go to
-  // this worker, which handles dropped ids.
+  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops are
+  // assigned to this worker, which handles dropped ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
   // Return the ids, grouped by the worker that must change their rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
@@ -57,7 +58,7 @@ class AllRows {
   // Call fn(rows) with the rows of a worker: this worker's Table, or RemoteRows for another worker.
   template <typename Fn>
   void OnWorker(int worker, const Fn& fn);
-  // Call fn(worker, part, rows) for each part that has ids.
+  // Call fn(worker, part, rows) for each part that contains ids.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
   // Call fn(rows) with the rows of each worker. If the table is replicated, call fn only with this
@@ -69,8 +70,8 @@ class AllRows {
   WorkerGroup& group_;
 };
 
-// If the table is over several workers, call fn with the rows of all workers. If this is the only
-// worker, call fn with the table itself. Only this worker needs to call ByRequests.
+// If there are several workers, call fn with the rows of all workers. If this is the only worker,
+// call fn with the table itself. The other workers need not call ByRequests.
 template <typename Fn>
 auto ByRequests(const Registered& registered, const Fn& fn) {
   if (registered.over_workers == nullptr) return fn(*registered.table);

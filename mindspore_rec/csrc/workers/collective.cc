@@ -87,8 +87,8 @@ void Collective::Begin() {
   RequireSuccess();
   if (least_room >= most) return;
   // Reserve more memory than this exchange needs, so that later exchanges of about this size need
-  // no second agreement. If any worker needs more memory than it has, the headers tell all workers,
-  // and each worker calls Agree again.
+  // no second agreement. If any worker needs more memory than it has reserved, all workers learn
+  // this from the headers, and each worker calls Agree again.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }
@@ -99,8 +99,8 @@ void Collective::RequireSame() const {
     return "worker " + std::to_string(r) + " is at the " + header.name + " (operation " +
            std::to_string(header.operation) + ", step " + std::to_string(header.step) + ")";
   };
-  // If a worker failed before it knew the operation's name, only the indexes of the operation and
-  // the step are compared.
+  // If a worker failed before it could determine the operation's name, only the indexes of the
+  // operation and the step are compared.
   int first = 0;
   while (first + 1 < size() && exchange_->headers[first].status != 0) ++first;
   for (int r = 0; r < size(); ++r) {

@@ -13,7 +13,7 @@
 //   all.Agree();                          // the same
 //   all.Must([&] { ... });                // makes the change
 //
-// Before Begin, all code of a worker must be in a Try. If an exception left the worker outside a
+// Before Begin, all code of a worker must run inside Try. If a worker threw an exception outside
 // Try, the other workers would wait forever. The agreement itself allocates no memory, so a worker
 // that runs out of memory can still report this failure to all other workers.
 #pragma once
@@ -33,12 +33,13 @@
 
 namespace msrec {
 
-// An operation failed on another worker; the exception has that worker's message.
+// Thrown if an operation failed on another worker; the exception contains that worker's message.
 struct OtherWorkerFailed : WorkerError {
   using WorkerError::WorkerError;
 };
 
-// The channel, the memory and the count of a process's operations, which run one at a time.
+// The channel, the memory and the counter that the operations of a process use; only one operation
+// runs at a time.
 struct TableExchange {
   // Requires: the group outlives this object.
   explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep);
@@ -82,7 +83,7 @@ class Collective {
   // Returns the channel for further collective calls of the operation, after Begin.
   Communicator& channel() { return channel_; }
 
-  // Call fn, unless a failure is already recorded here. If fn throws, record the exception.
+  // Call fn, unless this worker has already recorded a failure. If fn throws, record the exception.
   template <typename Fn>
   void Try(Fn&& fn) {
     if (error_ != nullptr) return;
@@ -109,8 +110,9 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, an action that all workers do after they have agreed. If fn throws on this worker, the
-  // channel is given up, because the other workers cannot continue with this worker.
+  // Call fn, which makes a change that all workers make after they have agreed. If fn throws on
+  // this worker, the channel becomes unusable, because the other workers cannot continue with this
+  // worker.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {

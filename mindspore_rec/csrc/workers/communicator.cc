@@ -207,8 +207,8 @@ void Communicator::CheckRank(int rank) const {
 }
 
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) try {
-  // A first round exchanges the lengths of all texts, and the short texts. A second round exchanges
-  // the other texts.
+  // In a first round, the workers exchange the lengths of all texts, and the short texts. In a
+  // second round, the workers exchange the long texts.
   struct Head {
     uint64_t bytes = 0;
     char data[248] = {};

@@ -2,7 +2,8 @@
 //
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
 // size). A channel has one communicator on each worker. All workers make the collective calls of a
-// channel in the same order, with one thread at a time on each worker. Every wait has a time limit.
+// channel in the same order, and each worker makes them from one thread at a time. Every wait has a
+// time limit.
 #pragma once
 
 #include <atomic>
@@ -16,17 +17,17 @@
 
 namespace msrec {
 
-// A failure between workers. The message begins with this worker's rank, and names the exchange
-// that was waiting.
+// A failure between workers. The message of the WorkerError begins with this worker's rank, and
+// names the exchange that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// Names the current exchange of the calling thread during the scope, for messages and for reports
-// of hanging workers. In nested scopes, the innermost scope is used. The texts `what` and `table`
-// must outlive the scope.
+// A name for the calling thread's exchange. While this object exists, messages and reports of
+// hanging workers show the name. If scopes are nested, the name of the innermost scope is used. The
+// strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -51,7 +52,7 @@ struct WorkerMessage {
   std::string data;
 };
 
-// Counts of a channel's collective calls since the channel's creation.
+// Statistics of a channel's collective calls since the channel's creation.
 struct ChannelStatistics {
   uint64_t calls = 0;
   uint64_t bytes_sent = 0;      // to other workers
@@ -86,16 +87,17 @@ class Communicator {
   // Returns whether a collective call is running. Any thread may call busy.
   bool busy() const { return busy_.load(); }
 
-  // Returns a text about a call that has waited for long, or "" if there is no such call. Any
-  // thread may call waiting.
+  // Returns a text about a collective call that has waited for a long time, or "" if there is no
+  // such call. Any thread may call waiting.
   std::string waiting() const;
 
-  // Give the channel up, because this worker cannot continue as the other workers expect. The other
-  // workers' calls then fail instead of waiting, or the job ends with this message.
+  // Make the channel unusable, because this worker cannot continue as the other workers expect.
+  // After this call, the other workers' calls fail instead of waiting, or the job ends with the
+  // message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }
 
-  // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
-  // overlap. A call that runs out of memory gives the channel up.
+  // Collective calls. Sizes are in bytes and have no limit. The memory to send and the memory to
+  // receive must not overlap. If a call runs out of memory, it makes the channel unusable.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, worker
   // 0's part first. `send` and `recv` are `size()` consecutive parts of the given sizes. The size
@@ -104,8 +106,8 @@ class Communicator {
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
-  // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
-  // all_bytes[rank()] bytes, and may be the place of these bytes in `all`.
+  // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` points
+  // to all_bytes[rank()] bytes, and may point to the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called Barrier.
   void Barrier();
@@ -137,13 +139,12 @@ class Communicator {
                            const size_t* recv_bytes) = 0;
   virtual void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) = 0;
   virtual void DoBarrier() = 0;
-  // Either ends the process; or returns, and makes the calls of all other workers on the channel
-  // fail.
+  // Either ends the process, or makes the calls of all other workers on the channel fail.
   virtual void DoGiveUp(const char* why) = 0;
   virtual void DoSend(int to, int tag, const char* data, size_t bytes) = 0;
   virtual std::optional<WorkerMessage> DoTryReceive(int from, int tag) = 0;
 
-  // Call fn, and give the channel up if fn runs out of memory.
+  // Call fn, and make the channel unusable if fn runs out of memory.
   template <typename Fn>
   void OrGiveUp(const Fn& fn);
 

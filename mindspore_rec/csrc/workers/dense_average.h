@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dense part over workers: all workers train the same parameters with the average of their
-// gradients.
+// Training of dense parameters by several workers: all workers train the same parameters with the
+// average of their gradients.
 #pragma once
 
 #include <string>

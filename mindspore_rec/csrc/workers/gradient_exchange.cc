@@ -51,7 +51,7 @@ class GradientExchange {
   const std::vector<ShardedTable*>& tables_;
   const std::vector<bool>& narrow_;
   Collective all_;
-  // The received gradients by table, lookup and worker; null: none.
+  // The received gradients by table, lookup and worker; null if a worker has sent no gradients.
   std::vector<std::map<int64_t, std::vector<const char*>>> parts_;
   Buffer<float> whole_;
 };

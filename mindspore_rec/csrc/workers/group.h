@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job, as seen by one worker: its channels to the other workers, and the step that
+// One worker's view of the workers of a job: the channels to the other workers, and the step that
 // all workers do together.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace msrec {
 
-// Channels, in the order of creation. Each channel serves one kind of thread, so the threads of a
-// worker never wait for each other's messages.
+// Channels, in the order of creation. Each channel is used by one kind of thread, so the threads of
+// a worker never wait for each other's messages.
 enum class Channel {
   kStep,        // operators of a step
   kControl,     // the main thread of Python
@@ -29,7 +29,8 @@ constexpr std::array<const char*, 6> kChannelNames = {"step",       "control", "
 
 class WorkerGroup {
  public:
-  // Takes one communicator for each of kChannelNames, all with the same rank and size.
+  // `channels` contains one communicator for each name in kChannelNames; all communicators have the
+  // same rank and size.
   explicit WorkerGroup(std::vector<std::unique_ptr<Communicator>> channels);
 
   int rank() const { return rank_; }
@@ -39,9 +40,9 @@ class WorkerGroup {
   // Sets the wait limit of all channels.
   void SetWaitLimit(double seconds);
 
-  // Begins a step. `samples` has the number of samples of each worker's batch, at least 0. Any
+  // Begins a step. `samples` contains the number of samples in each worker's batch, at least 0. Any
   // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
-  // if the length differs from size(), or if a number is negative. With `summed`, losses and
+  // if the length differs from size(), or if a number is negative. If `summed` is true, losses and
   // gradients are sums over samples, so each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
 
@@ -52,9 +53,9 @@ class WorkerGroup {
   // losses are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
-  // Number of rows in the global batch before this worker's first row, if this worker has `rows`
-  // rows. Each sample has the same number of rows. Before the first BeginStep, all workers are
-  // assumed to have the same number of rows.
+  // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.
+  // Each sample has the same number of rows. Before the first BeginStep, all workers are assumed to
+  // have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
   // sends no keys.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training by handle over workers: handles and gradients go to the workers that created the
-// handles.
+// Training by handles with several workers: handles and gradients are sent to the workers that
+// created the handles.
 #include <cstring>
 #include <stdexcept>
 
@@ -27,7 +27,8 @@ void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, 
   LookUpOverWorkers(&one, 1, true);
 }
 
-// A message to a worker has the worker's handles, then the gradients of these handles.
+// A message to a worker consists of the worker's handles, followed by the gradients of these
+// handles.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
   Collective all(exchange_, [this] { return "gradients by handle of " + TableNames({this}); });

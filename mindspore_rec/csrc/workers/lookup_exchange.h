@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LookupExchange: the lookups of one operation over workers. Keys go to their owners and rows come
-// back (lookup_messages.cc). The batches are planned before this exchange, and rows are expanded to
-// positions or bags after it (lookup_exchange.cc). Each owner prepares lookups of its rows. The
-// owners agree that all lookups can be done, and then do them. Internal to those files.
+// LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
+// owners return the rows (lookup_messages.cc). The batches are planned before this exchange, and
+// rows are expanded to positions or bags after this exchange (lookup_exchange.cc). Each owner
+// prepares lookups of its rows. The owners agree that all lookups can be done, and then do the
+// lookups. Internal to those files.
 #pragma once
 
 #include <memory>
@@ -25,8 +26,8 @@ class LookupExchange {
   void Run();
 
  private:
-  // Free bytes before the rows, for a row's metadata. The free bytes fill a cache line, so the rows
-  // begin at a cache line's start.
+  // Number of free bytes before the rows, for a row's metadata. The free bytes fill a cache line,
+  // so the rows begin at a cache line's start.
   static constexpr size_t kLine = 64;
 
   struct One {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of lookups over workers: keys and their occurrences go to the owners, and rows and
-// handles come back. A message to a worker has the parts of all lookups in order.
+// The messages of lookups over workers. Keys and their occurrences are sent to the owners, and the
+// owners return rows and handles. A message to a worker consists of the parts of all lookups, in
+// order.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -74,8 +75,8 @@ void LookupExchange::ReadKeys() {
       uint64_t count = 0;
       if (left < sizeof(count)) throw WrongKeys(r);
       std::memcpy(&count, at, sizeof(count));
-      // First check that there are no more keys than bytes; with a huge count, KeyMessageBytes
-      // would overflow.
+      // First check that the count of keys is not above the count of bytes, because KeyMessageBytes
+      // would overflow for a huge count.
       if (count > left || KeyMessageBytes(count) > left) throw WrongKeys(r);
       messages.push_back(at + sizeof(count));
       one.kept->received[r] = count;

@@ -17,8 +17,8 @@ TableExchange* TheExchange();
 // this process is the only worker.
 TableExchange* TheExchangeAhead();
 
-// Calls fn with the table over all workers if there are several workers, and with the table itself
-// if not. All workers call ByExchange, in the same order.
+// If there are several workers, calls fn with the table over all workers; if there is only one
+// worker, calls fn with the table itself. All workers must call ByExchange, in the same order.
 template <typename Fn>
 auto ByExchange(const Registered& registered, const Fn& fn) {
   return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);

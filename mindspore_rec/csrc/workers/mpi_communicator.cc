@@ -27,16 +27,16 @@ constexpr int kPieceTags = 1 << 13;  // MPI grants 32767 tags
 
 constexpr size_t kLeastMessage = 64;  // bytes that are always sent in one piece
 
-// The beginning of a single message. A long message continues in pieces with a separate tag, so
-// that messages of several threads do not mix.
+// The header of a single message. The data of a long message follow in pieces with a separate tag,
+// so that messages of several threads do not mix.
 struct MessageHead {
   uint64_t bytes = 0;
   int32_t piece_tag = 0;  // 0: the data follows in this message
   int32_t unused = 0;
 };
 
-// Pauses a waiting loop. At first, Pause only yields to other threads, for a quick answer. Later,
-// Pause sleeps, to leave the cores to computing threads.
+// Pauses a waiting loop. At first, Pause only yields to other threads, so that the loop continues
+// quickly. Later, Pause sleeps, so that threads that compute can use the core.
 class Patience {
  public:
   void Pause() {
@@ -140,7 +140,8 @@ std::vector<int> MpiCommunicator::Missing(const Messages& messages) const {
   return missing;
 }
 
-// Ends the job if this worker waits for a worker that has left, or if the time limit is over.
+// Ends the job if this worker waits for a worker that has announced its end, or if the time limit
+// is over.
 void MpiCommunicator::LookAround(const Messages& messages, double seconds, double* since_left) {
   constexpr double kUnderWay = 0.5;  // seconds for what a worker sent before it left
   const std::vector<int> missing = Missing(messages);

@@ -28,12 +28,12 @@ class MpiCommunicator final : public Communicator {
     std::vector<int64_t> expected;  // bytes to be received; kSent of one that is sent
     static constexpr int64_t kSent = -1;
     std::vector<int> places, errors, bytes;  // of those that have arrived
-    // Make room for `messages` messages. Throws std::bad_alloc.
+    // Reserve memory for `messages` messages. Throws std::bad_alloc.
     void Reserve(size_t messages);
     void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();
   };
-  // A single message in flight, and its memory.
+  // A single message that is being sent, and the message's memory.
   struct Outgoing {
     std::string data;
     Messages messages;
@@ -54,8 +54,8 @@ class MpiCommunicator final : public Communicator {
   // Starts to send or to receive in pieces of at most MpiJob::most_bytes.
   void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
   void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
-  // Waits for all messages. Ends the job if the wait takes too long or a worker has left. Throws
-  // WorkerError if a worker has sent an unexpected number of bytes.
+  // Waits for all messages. Ends the job if the wait takes too long or a worker has announced its
+  // end. Throws WorkerError if a worker has sent an unexpected number of bytes.
   void Wait(Messages* messages);
   // Frees single messages that have been sent.
   void DropSent();
@@ -63,7 +63,7 @@ class MpiCommunicator final : public Communicator {
   void LookAround(const Messages& messages, double seconds, double* since_left);
   void Check(int code, const char* what) const;
 
-  // Set the beginning of each of several consecutive parts.
+  // Set the beginning of each part; the parts are consecutive.
   static void FillStarts(const size_t* bytes, std::vector<size_t>* starts);
 
   MpiJob* const job_;

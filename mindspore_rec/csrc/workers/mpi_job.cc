@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-// Messages on the job's own communicator: one byte each, with the kind as the tag.
+// Kinds of messages on the job's own communicator. Each message has one byte, and its tag is the
+// kind.
 enum NoteKind { kReportNote = 1, kLeftNote = 2, kNeededNote = 3 };
 
 std::atomic<MpiJob*> the_job{nullptr};
@@ -136,8 +137,8 @@ std::unique_ptr<WorkerGroup> MpiJob::TakeGroup() {
 
 void MpiJob::Note(int to, int kind) {
   static const char empty = 0;
-  // Do not wait until `request` completes. A byte is sent at once, or never if the receiver is
-  // gone.
+  // Do not wait until `request` completes. The byte is sent at once, or never if the receiver has
+  // ended.
   MpiRequest request = 0;
   mpi_->send(notes_, &empty, 1, to, kind, &request);
 }
@@ -157,7 +158,7 @@ void MpiJob::TakeNotes() {
       if (kind == kLeftNote) left_[sender].store(true, std::memory_order_release);
       if (kind == kNeededNote) needed_.store(true, std::memory_order_release);
       if (kind == kReportNote && !ending_.load()) {
-        // One report is enough, even if several workers request it.
+        // One report is enough, even if several workers request a report.
         if (!std::exchange(reported_, true)) {
           PrintReport(Me() + "worker " + std::to_string(sender) +
                       " has waited for too long and ends the job");
@@ -259,8 +260,8 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // Within 0.1 s, the other workers receive the request to print. Printing takes about as long
-  // again.
+  // Within 0.1 s, the other workers receive the request to print. Printing takes about another 0.1
+  // s.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();
@@ -287,7 +288,7 @@ void MpiJob::EndBroken(const char* why) noexcept {
   try {
     PrintReport(Me() + why);
   } catch (...) {
-    // If memory is out, only the reason is printed.
+    // If memory runs out, only the reason is printed.
     if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(1);
   }
   _exit(1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MpiJob: this process as a worker of a job that Open MPI's launcher started. MpiJob manages MPI
-// itself, the channels, and the end of the job. The job ends by success, or because a worker fails
-// or hangs.
+// itself, the channels, and the end of the job. The job ends when all workers have succeeded, or
+// when a worker fails or hangs.
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
@@ -62,12 +62,13 @@ class MpiJob {
   // Whether a worker has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
-  // Throws WorkerError if this worker has announced its end, because no exchange is allowed then.
+  // Throws WorkerError if this worker has announced its end, because no exchange is allowed after
+  // that.
   void RequireMember() const;
 
-  // Announce the end of this worker, and wait until all workers have ended. Return false at once if
-  // another worker still waits for this worker in an exchange. Exchanges of other threads get a few
-  // seconds to finish.
+  // Announce the end of this worker, and wait until all workers have announced their end. Return
+  // false at once if another worker still waits for this worker in an exchange. Leave waits a few
+  // seconds for exchanges of other threads to finish.
   bool Leave();
   // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
   // waits for this worker.
@@ -75,9 +76,10 @@ class MpiJob {
   // Ends the job's watcher thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // Ends the job: prints the reason, and this worker's waits and stacks, and then ends the process.
-  // EndHung first lets all other workers print their waits and stacks. Worker `left` has announced
-  // its end. EndLeft lets this worker exit first, so that the job gets the exit code of worker
+  // End the job: print the reason, this worker's waits and this worker's stacks, and then end the
+  // process. EndHung first lets all other workers print their waits and stacks. EndLeft is called
+  // if this worker waits for worker `left`, which has announced its end. Before this worker ends,
+  // EndLeft waits until worker `left` has exited, so that the job gets the exit code of worker
   // `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);

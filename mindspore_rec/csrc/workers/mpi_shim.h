@@ -18,7 +18,7 @@ constexpr int kMpiAnySource = -1;
 using MpiRequest = uintptr_t;
 using MpiHandle = uintptr_t;
 
-// Functions that return int return 0 or MPI's error code; `error_text` explains the code.
+// A function that returns int returns 0 or MPI's error code; `error_text` explains the code.
 struct MpiShim {
   int version;  // kMpiShimVersion
   MpiRequest null_request;
@@ -37,10 +37,10 @@ struct MpiShim {
               MpiRequest* request);
   int (*receive)(MpiHandle communicator, void* data, int bytes, int from, int tag,
                  MpiRequest* request);
-  // Completes some of `n` requests, which become null_request. `done` is the number of completed
-  // requests, and `places` has their places. `errors` has the error of each request and, for
-  // receiving requests, `bytes` has the bytes received. `done` is -1 if all requests were null
-  // before.
+  // Completes some of `n` requests; completed requests become null_request. `done` becomes the
+  // number of completed requests, and `places` contains their indexes. `errors` contains an error
+  // code for each completed request; `bytes` contains the number of received bytes for each request
+  // that receives. `done` becomes -1 if all requests are already null at the call.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
   // Takes the next message with the tag, if one has arrived; `receive_matched` then receives the
   // message's data.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PackedKeys: the distinct keys of a batch, in the order of the messages; the keys for worker 0 are
-// first. For a replicated table, there is one part, which goes to each worker. Rows come back, and
-// gradients go out, in the order of the keys.
+// first. For a replicated table, there is one part, which goes to each worker. Rows are received,
+// and gradients are sent, in the order of the keys.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace msrec {
 
 class PackedKeys {
  public:
-  // Make the batch's keys distinct and choose the part of each key. The order within a part is by
-  // shard and first appearance, so the order is the same in repeated runs.
+  // Make the batch's keys distinct and choose the part of each key. Within a part, the keys are
+  // sorted by shard and by first appearance, so the order is the same in repeated runs.
   void Plan(Batch* batch, const Placement& placement);
 
   size_t parts() const { return counts_.size(); }
@@ -30,12 +30,12 @@ class PackedKeys {
   // is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
-  // part p. In front of rows[p], there must be free bytes for a row's metadata.
+  // part p. Before rows[p], there must be free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
   // Return the index of the key at place i of the batch, counted over the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
-  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. The batch
-  // is not usable afterwards.
+  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. After this
+  // call, the batch cannot be used any more.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:

@@ -19,8 +19,8 @@ constexpr size_t kLineFloats = 16;  // floats of a cache line
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
-// Returns the beginning of a worker's part of n floats. Parts are whole cache lines and as equal as
-// possible.
+// Returns the beginning of a worker's part of n floats. Each part consists of whole cache lines,
+// and all parts are as equal as possible.
 size_t PartStart(size_t n, int part, int parts) {
   const size_t lines = (n + kLineFloats - 1) / kLineFloats;
   return std::min(n, lines * static_cast<size_t>(part) / parts * kLineFloats);
@@ -51,8 +51,8 @@ ReduceMemory& ThreadMemory() {
   return memory;
 }
 
-// Sums `n` values, which are sent as type T. Before the call, `values` has this worker's values;
-// after the call, `values` has the sums.
+// Sums `n` values, which are sent as type T. Before the call, `values` contains this worker's
+// values; after the call, `values` contains the sums.
 template <typename T>
 void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
   const int size = channel.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all workers and in repeated runs. Also a check that all
-// workers have the same bits.
+// Sums over workers, with the same bits on all workers and in repeated runs. This file also
+// declares a check that all workers have the same bits.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +23,20 @@ struct SummedSpan {
 
 // Replaces the floats of each worker by a weighted sum: the sum of weights[r] * data_r over all
 // workers r. The sum is computed in float32, in the order of ranks. A worker with weight 0 adds
-// nothing, whatever its data are. `weights` has size() numbers, the same on all workers. With the
-// type kBFloat16, data and sums are rounded to bfloat16 before they are sent, which halves the
-// bytes.
+// nothing, even if its data are NaN or infinite. `weights` contains size() numbers, which are the
+// same on all workers. With the type kBFloat16, data and sums are rounded to bfloat16 before they
+// are sent, which halves the bytes.
 //
-// Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
-// size() of the data. Collective; sizes are the same on all workers.
+// Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
+// (size() - 1) / size() times the size of the data. A collective call; the sizes are the same on
+// all workers.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of several arrays in one exchange.
+// Does the same as WeightedSum() for several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of several arrays: array i has spans[i].size floats at from[i]. The floats at
-// from[i] do not change; the sums go to the spans.
+// Does the same as WeightedSum() for several arrays; array i consists of the spans[i].size floats
+// at from[i]. The floats at from[i] do not change; the sums are written to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
@@ -50,14 +51,14 @@ struct ByteSpan {
   size_t size = 0;
 };
 
-// The place of a difference between workers.
+// The place at which the data of workers differ.
 struct WorkerDifference {
   size_t place = 0;          // the first of the spans that differs
   std::vector<int> workers;  // those that differ from worker 0
 };
 
-// Compares checksums of each span over workers; returns nothing if all agree. Collective. If
-// workers have different numbers of spans, the result names the first span.
+// Compares the checksums of each span between the workers; returns no value if all checksums agree.
+// Collective. If workers have different numbers of spans, the result names the first span.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

@@ -27,8 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // In a forked child: the parent's tables. The child must not use the parent's tables. In the
-  // child, the names of these tables are free.
+  // The tables of the parent process, in a forked child. The child must not use the parent's
+  // tables. In the child, the names of the parent's tables are free.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };
@@ -64,7 +64,7 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// A table that is still being created, or was closed, needs no `replaced` flag.
+// A table that is still being created or has been closed needs no `replaced` flag.
 void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   const auto it = registry->open.find(id);
   if (it != registry->open.end()) it->second->replaced = replaced;
@@ -108,7 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // If another table got the name in the meantime, that table is newer than this table.
+    // If another table got the name while this table was created, the other table is newer.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;

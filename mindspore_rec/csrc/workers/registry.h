@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables by number: MindSpore's operators get only tensors, so they identify their table by a
-// number. A number is never reused. So if a graph outlives its table, the graph gets an error and
-// not another table.
+// Tables by number: MindSpore's operators receive only tensors, so an operator identifies its table
+// by a number. A number is never reused. So if a graph outlives its table, an operator of the graph
+// throws an error and never uses another table.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@
 
 namespace msrec {
 
-// Counts and times of the operators on a table since its creation, shown by the placement report.
+// Counts and times of a table's operators since the table's creation. The placement report shows
+// these numbers.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -32,29 +33,30 @@ struct Registered {
   // The table over all workers, with `table` as this worker's part; null if there is only this
   // process.
   std::shared_ptr<ShardedTable> over_workers;
-  // A newer table has the same name. This table keeps its rows, and becomes usable again after the
-  // newer table is closed.
+  // True if a newer table has the same name. This table keeps its rows, and becomes usable again
+  // after the newer table is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
-  // The network's other weights were loaded from a source without these rows. Operators that read
-  // rows refuse to run until the user declares which rows belong to the weights.
+  // True if the network's other weights were loaded from a source without this table's rows.
+  // Operators that read rows refuse to run until the user declares which rows belong to the
+  // weights.
   std::atomic<bool> rows_missing{false};
 };
 
-// An open table already has the name.
+// Thrown if an open table already has the name.
 struct NameTaken : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// A newer table has taken the table's name.
+// Thrown if a newer table has replaced the table under its name.
 struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
-// table of the same scope has the name. With `replace`, the new table gets the name. While the new
-// table is open, FindTable refuses the older table. Any thread may call CreateTable. In a forked
-// child, the parent's tables are not open.
+// table of the same scope has the name. If `replace` is true, the new table gets the name even if
+// an open table already has the name. While the new table is open, FindTable refuses the older
+// table. Any thread may call CreateTable. In a forked child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's

@@ -37,7 +37,7 @@ enum class RowRequest : uint32_t {
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values from a message. All read methods throw std::runtime_error if the message is too
-// short or has values that no worker writes.
+// short or contains values that no worker writes.
 class MessageReader {
  public:
   // Requires: the message outlives this object.
@@ -96,8 +96,8 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// Of a filter, a message has only the padding key and the coefficient, because the rows' owner
-// knows the vocabulary.
+// For a filter, a message contains only the padding key and the coefficient, because the rows'
+// owner knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 

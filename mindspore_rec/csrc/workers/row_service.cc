@@ -16,7 +16,7 @@ namespace msrec {
 namespace {
 
 // Wait times between two checks for a request. The time is short after a request, and doubles with
-// each further check.
+// each check that finds no request.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
 // Workers create their tables at different times. If a request's table does not exist yet, the
@@ -106,7 +106,8 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer was lost. So the worker that sent the request would wait forever.
+    // Because memory ran out, a request or an answer was lost. So the worker that sent the request
+    // would wait forever.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
     // The channel is broken; workers that wait for an answer report the error.
@@ -175,7 +176,7 @@ bool RowService::Answer(const WorkerMessage& request, bool last) {
   try {
     channel_.Send(request.from, tag, reply.message().data(), reply.message().size());
   } catch (const WorkerError&) {
-    // The requesting worker is gone, or reports its own timeout.
+    // The worker that sent the request has ended, or reports its own timeout.
   }
   return true;
 }

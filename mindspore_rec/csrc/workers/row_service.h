@@ -6,8 +6,8 @@
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the
-// service has locked a table, it never waits for another worker. So an answer waits at most for an
-// operation on the table.
+// service has locked a table, it never waits for another worker. So an answer waits only for
+// operations on the table.
 #pragma once
 
 #include <atomic>
@@ -67,8 +67,8 @@ class RowService {
   std::thread thread_;
 };
 
-// Starts the service of this process's group with the registered tables, once. Without a group,
-// StartRowService does nothing.
+// Starts the service of this process's group with the registered tables, once. If there is no
+// group, StartRowService does nothing.
 void StartRowService();
 // Stops the service. Requires: from now on, no worker sends requests.
 void StopRowService();

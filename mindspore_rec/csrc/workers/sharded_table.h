@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardedTable: a table over all workers. Each worker has a Table with the rows that it owns.
-// Lookups send the distinct keys of a batch to their owners and receive the rows from the owners.
-// Gradients are summed by key and sent to the owners, too. If each of N workers has a batch, the
-// result is, except for rounding, the same as for one table and the concatenated batches. Repeated
-// runs give the same bits.
+// ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
+// it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
+// owners. Gradients are summed by key and sent to the owners, too. If each of N workers has a
+// batch, the result is the same as for a single table and the concatenated batches, except for
+// rounding. Repeated runs produce the same bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
-// gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
-// this worker's rows. All workers call the methods of a step in the same order, except Accumulate
-// and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
-// owner first prepares the lookup, all owners agree, and then the lookup is done.
+// gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
+// updates only this worker's rows. All workers call the methods of a step in the same order, except
+// Accumulate and Step. If one worker fails, all workers throw an exception (collective.h), and no
+// rows change. Each owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
 // keys. On an idle worker, training lookups return zeros, and gradients are dropped.
@@ -32,8 +32,7 @@
 
 namespace msrec {
 
-// A lookup. A training lookup is kept. When its gradient has been sent to the owners, the lookup is
-// dropped.
+// A lookup. A training lookup is kept until its gradient has been sent to the owners.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch
@@ -41,8 +40,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The members below describe the keys that this worker owns. The keys come from the batches of
-  // all workers, worker 0's keys first.
+  // The members below describe the keys in this lookup that this worker owns. The keys come from
+  // the batches of all workers, worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -54,8 +53,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives this object. The placement of `table` has the exchange's rank
-  // and number of workers.
+  // Requires: the exchange outlives this object. The placement of `table` must have the same rank
+  // and the same number of workers as the exchange.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }
@@ -63,24 +62,26 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // These methods do the same as the methods of Table, but over all workers.
+  // The methods below do the same as the methods of Table, but over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // These methods match the methods of Table, but do not support a replicated table. Only the
+  // The methods below match the methods of Table, but do not support a replicated table. Only the
   // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure, the table has neither gradients nor lookups.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request the rows of later batches. Each owner begins to promote the rows that it owns, for the
-  // ids of all workers. Prefetch as TableTiers::Prefetch does, and return the prefetch's index on
-  // this worker. All workers call Prefetch, with an exchange that no operator uses.
+  // Request that rows for later batches are promoted. Each owner begins to promote the rows that it
+  // owns, for the ids of all workers. Prefetch as TableTiers::Prefetch does, and return the
+  // prefetch's index on this worker. All workers call Prefetch, with an exchange that no operator
+  // uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
+  // Sum the gradient of this worker's lookup `ticket` by key; ExchangeGradients then sends the
+  // sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();
@@ -95,7 +96,7 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Two limits as in StepLookups: spare lookups, and lookups that wait for a gradient.
+  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -143,9 +144,9 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// with `narrow` are sent as bfloat16. After a failure, the tables have neither gradients nor
-// lookups. `check` may throw an error of this worker. Requires: at least one table, each table only
-// once, and the same exchange for all tables.
+// whose entry in `narrow` is true are sent as bfloat16. After a failure, the tables have neither
+// gradients nor lookups. `check` may throw an error that has occurred on this worker. Requires: at
+// least one table, each table only once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

@@ -39,8 +39,8 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size, name), meeting_(std::move(meeting)) {}
 
  private:
-  // Waits until all workers have arrived; then all workers see each other's earlier writes. Throws
-  // if a worker has timed out, because that worker's offer is gone.
+  // Waits until all workers have called Meet. After this, each worker can read what the other
+  // workers wrote before. Throws if a worker has timed out, because that worker's offer is gone.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);

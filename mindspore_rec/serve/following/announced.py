@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check for new checkpoints when a message announces them."""
+"""Check for new checkpoints when a message announces a checkpoint."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
     A run may have thousands of deltas, and a follower reads the directory ten times per second. To
-    stay cheap, each read of the directory makes only one stat call per known checkpoint.
+    save time, each read of the directory makes only one stat call per known checkpoint.
 
     Args:
-        root: the directory of a run, which may not exist yet; or a single full checkpoint.
+        root: the directory of a run, or a single full checkpoint. The directory need not exist yet.
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
@@ -114,11 +114,12 @@ class Catalog:
             self._pass_over(ChainError(self.root, reason))
 
     def reject(self, error: ChainError) -> None:
-        """Ignore a checkpoint as long as its files do not change.
+        """Ignore a checkpoint until one of its files changes.
 
-        The files may have changed after the manifest was read. In this case, the checkpoint may
-        have failed only because new files were read with an old manifest. A checkpoint with changed
-        files is not ignored; the next refresh reads the new manifest.
+        The files may have been replaced after the manifest was read. In this case, the checkpoint
+        may be valid, and loading may have failed only because new files were read with an old
+        manifest. A checkpoint with changed files is not ignored; the next refresh reads the new
+        manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -150,11 +151,11 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and the deltas from it to the newest reachable state, or []."""
+        """Return a full checkpoint and its deltas up to the newest reachable state, or []."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or [].
+        """Return the next checkpoints to apply: a delta, a full checkpoint and deltas, or [].
 
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
@@ -225,5 +226,5 @@ def _identity_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that differ between two files or directories, even with equal inodes."""
+    """Return numbers that differ between two files or directories, even if the inodes are equal."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

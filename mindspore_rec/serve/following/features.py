@@ -24,9 +24,9 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
     The statistics are read from the object 'features' in `RecCheckpoint(states=)`. If there is no
-    object 'features', the statistics are read from the pipeline of the training data. This pipeline
-    is the transform of a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that
-    learns nothing needs no statistics.
+    object 'features', the statistics are read from the pipeline of the training data. The pipeline
+    of the training data is the transform of a `StreamingDataset`, or the pipeline of a
+    `FeatureBatches`. A pipeline that learns nothing needs no statistics.
 
     Raises:
         ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
@@ -53,14 +53,14 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's state from the state of a stream or of a `FeatureBatches`."""
+    """Return the pipeline's state, from the state of a stream or of a `FeatureBatches`."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
 
 
 class InputMaker:
-    """Transform of raw columns to a network's inputs, which have the same order as in training.
+    """Transform of raw columns to a network's inputs, in the same order as in training.
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
@@ -68,8 +68,8 @@ class InputMaker:
         inputs: the network's inputs.
 
     Attributes:
-        columns: raw columns that the pipeline reads; None if the pipeline's `prepare` chooses the
-            columns.
+        columns: raw columns that the pipeline reads; None if the pipeline's function `prepare`
+            chooses the columns.
 
     Raises:
         ValueError: the pipeline makes fewer arrays than the network has inputs.
@@ -136,5 +136,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """If the network's input is a column, reshape an array with one value per row to a column."""
+    """If the network expects a column, reshape an array with one value per row to a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -34,9 +34,9 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        served: the served state, into which nothing has been loaded yet. The followed run updates
-            it.
-        wait_seconds: seconds to wait for a first checkpoint.
+        served: the served state; no checkpoint has been loaded into it yet. The followed run
+            updates this state.
+        wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
         scrub_seconds: as for `Predictor`. Default: 0, never.
         pulse: record of the checks of the run's directory. Default: a new Pulse.
@@ -164,7 +164,7 @@ class FollowedRun:
 
         Args:
             poll_seconds: seconds between two checks of the run's directory.
-            awake: event that ends the wait for the next check.
+            awake: event that ends the wait before the next check.
             closed: event that ends the function. Default: no event, so the function never returns.
         """
         last_error = ""
@@ -234,7 +234,7 @@ class FollowedRun:
         """Apply one checkpoint.
 
         Raises:
-            ChainError: the checkpoint is damaged, or does not follow the present state.
+            ChainError: a checkpoint is damaged, or does not follow the present state.
             FileNotFoundError: it was removed.
         """
         with self._updating:
@@ -283,7 +283,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error; the error of a damaged file has priority, as it may have caused `text`."""
+        """Set the error: `text`, or the error of a damaged file that may have caused `text`."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -298,11 +298,11 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the returned function; return the function's result and the step.
+        """Call the function that `start()` returns; return that function's result and the step.
 
         Args:
-            start: called while no update changes the state; the function that it returns is called
-                afterwards.
+            start: function that is called while no update changes the state. The function that
+                `start` returns is called later, when updates are possible again.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.
@@ -393,8 +393,8 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        # Do not use the lock for answers here. If an update waited for this lock, it would block
-        # new answers.
+        # Do not lock the runner's lock here. If an update had to wait for the runner's lock, no new
+        # prediction could start during the wait.
         with self._state:
             if not self.served.whole:
                 raise NoStateError(f"there is no whole state to answer from: {self._error}")

@@ -45,9 +45,9 @@ class Predictor:
     change together, between two predictions, so no answer mixes two states. A checkpoint is never
     applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
     is rejected, the last good state still answers requests, and `status().error` gives the reason.
-    The next valid checkpoint is applied as soon as it appears. If a needed delta was removed, the
-    newest full checkpoint replaces the whole state. Predictions wait while the rows of a full
-    checkpoint are copied. During the copy, the rows need twice the memory.
+    The next valid checkpoint is applied as soon as it appears. If a delta that is needed was
+    removed, the newest full checkpoint replaces the whole state. Predictions wait while the rows of
+    a full checkpoint are copied. During the copy, the rows need twice as much memory as usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -59,14 +59,16 @@ class Predictor:
             The Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
-            this argument or the network's `set_inputs` sets the inputs, one graph is compiled at
-            the start; it serves all batch sizes. Default: the inputs of `set_inputs`. If the
-            builder makes the network without `set_inputs`, the default is the `builder_inputs` of
+            this argument or the network's `set_inputs` sets the inputs, one graph for all batch
+            sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
+            makes the network without `set_inputs`, the default is the `builder_inputs` of
             `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
-            `builder_inputs`. If none of these sets inputs, the predictor accepts all inputs.
+            `builder_inputs`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
+            inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
-        wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
+        wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:
+            60.
         features: the FeaturePipeline, or the Schema, that makes the network's inputs from raw
             columns, as in training. The predictor uses a copy of this pipeline with the statistics
             of the served checkpoint. Default: the pipeline that `network`, or the builder, returns
@@ -77,12 +79,13 @@ class Predictor:
             no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
             `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
-            new directory. At the end, it removes them. A lookup does not move rows between tiers.
+            new directory. At the end, the predictor removes these names or this directory. A lookup
+            does not move rows between tiers.
             Default: all rows are in host memory.
-        scrub_seconds: target duration of a round, in which a thread compares every row with its
-            digest once. The digests need 15 to 23 bytes per row, in addition to the rows. Damaged
-            rows are logged as an error, and `status().scrub` contains the count of damaged rows.
-            Default: 0, never.
+        scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
+            with its digest once. The digests need 15 to 23 bytes per row, in addition to the rows.
+            Damaged rows are logged as an error, and `status().scrub` contains the count of damaged
+            rows. Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
@@ -196,7 +199,7 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows per prediction; with more rows, the cost per row falls no further."""
+        """Number of rows per prediction above which the cost per row does not fall any further."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
@@ -258,7 +261,7 @@ class Predictor:
             entry: the checkpoint, or its directory.
 
         Raises:
-            ChainError: (a ValueError) the checkpoint is damaged, belongs to another run, was
+            ChainError: (a ValueError) the checkpoint is damaged, belongs to a different run, was
                 already applied, is older than the served state, or does not start from the served
                 state. The message names the file. Nothing has changed.
             FileNotFoundError: there is no checkpoint.
@@ -272,7 +275,7 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Let the thread that follows the run check for new checkpoints now."""
+        """Make the thread that follows the run check for new checkpoints at once."""
         self._awake.set()
 
     def status(self) -> Status:
@@ -325,11 +328,11 @@ class Predictor:
 
     @property
     def shared_bytes(self) -> int | None:
-        """Bytes of rows in memory that a server's processes share; None if nothing is shared."""
+        """Bytes of the rows that a server's processes share; None if no rows are shared."""
         return self._run.shared_bytes
 
     def close(self) -> None:
-        """Stop following, and free the tables of a network that the predictor made."""
+        """Stop following the run, and free the tables of a network that the predictor created."""
         self._closed.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of the thread or process that follows a run; an old pulse shows that it hangs."""
+"""Pulse of a run's follower (thread or process); an old pulse means a hanging follower."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SLOW_SECONDS = 600.0  # for one checkpoint, which may have hundreds of GB
 class Pulse:
     """Time of the last check of a run's directory, and whether a checkpoint is being applied.
 
-    One process or thread writes the pulse, and other processes or threads read it. The times are
-    comparable, since all processes of a machine share one clock.
+    One process or thread writes the pulse, and other processes or threads read it. The times of
+    different processes are comparable, since all processes of a machine share one clock.
 
     Args:
         memory: buffer of `PULSE_BYTES` zeros, which several processes may share. Default: a new
@@ -43,16 +43,16 @@ class Pulse:
         Args:
             applying: whether a checkpoint is being applied from now on. Default: False.
         """
-        # Write the time last. A reader between the two writes then gets an old time, which does no
-        # harm.
+        # Write the time last. If another process reads between the two writes, it reads an old
+        # time, which does no harm.
         struct.pack_into("=q", self._memory, _APPLYING, int(applying))
         self._note(_LOOKED)
 
     def show_life(self) -> None:
         """Start a thread that regularly records that the process runs.
 
-        Applying a checkpoint may take minutes. Only the records of this thread show that the
-        process was not stopped meanwhile.
+        Applying a checkpoint may take minutes. During such an update, only the records of this
+        thread show that the process is still running.
         """
 
         def live() -> None:
@@ -68,7 +68,7 @@ class Pulse:
         return self._since(_LOOKED)
 
     def complaint(self, poll_seconds: float) -> str | None:
-        """Return the reason why the follower of the run seems to hang; None if it seems to work.
+        """Return why the run's follower seems to hang; return None if the follower seems to work.
 
         Args:
             poll_seconds: seconds between two checks of the directory.

@@ -3,9 +3,9 @@
 
 The scrubber keeps a digest of each row, separate from the rows. Right after a checkpoint is
 applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
-rows again and again, a few at a time. It compares each row's digest with the kept digest. No
-checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
-damaged row. The thread delays a request at most as long as another small request would.
+rows again and again, a few at a time. The thread compares each row's digest with the kept digest.
+No checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
+damaged row. The thread never delays a request for longer than a small request would.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class ComparedRows(Protocol):
 
     Attributes:
         where: place of the rows in messages, such as 'host memory'.
-        at_once: number of rows that are read at once.
-        leave: True if the table drops old rows by itself.
+        at_once: number of rows that are read in one call.
+        leave: whether rows may leave the table without a checkpoint because the table drops old
+            rows.
     """
 
     where: str
@@ -48,7 +49,7 @@ class ComparedRows(Protocol):
         """Yield all keys, int64 `[n]`, a part at a time."""
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each row, uint64 `[n]`, and which keys have rows, bool `[n]`."""
+        """Return each row's digest, uint64 `[n]`, and whether each key has a row, bool `[n]`."""
 
 
 class TableRows:
@@ -59,7 +60,7 @@ class TableRows:
         tiers: names of the tiers below host memory.
     """
 
-    # Rows on Redis and SSDs have their own checksums: reading a damaged row raises an error.
+    # Rows on Redis and SSDs have checksums, so reading a damaged row raises an error.
     where = "host memory"
 
     def __init__(self, table: Any, tiers: tuple[str, ...] = ()) -> None:
@@ -78,7 +79,7 @@ class TableRows:
             yield keys[begin : begin + _BLOCK]
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row (0 if there is no row), and which keys have rows."""
+        """Return the digest of each key's row (0: no row), and whether each key has a row."""
         rows = self._table.export_keys(keys)
         digests = _native.row_digests(keys, rows["values"])
         digests[~rows["present"]] = 0
@@ -166,7 +167,7 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the kept halves of their digests; describe each damaged row, by key.
+        """Compare rows with the kept halves of their digests; return a description per damaged key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -187,7 +188,7 @@ class _Table:
         return {int(keys[i]): other if present[i] else gone for i in wrong.tolist()}
 
     def _differ(self, keys: np.ndarray, checks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of keys whose digests differ, and which keys have rows."""
+        """Return the positions of keys whose digests differ, and whether each key has a row."""
         digests, present = self.rows.digests(keys)
         wrong = _native.KeptDigests.checks_of(digests) != checks
         if self.rows.leave and (gone := wrong & ~present).any():
@@ -220,7 +221,7 @@ class _Table:
 
 
 class _Tables:
-    """Rows of all tables, as `ScrubbedRows` for the loop of scrubbers."""
+    """Rows of all tables, in the form (`ScrubbedRows`) that a scrubber's loop reads."""
 
     active = True
     pause = 1.0
@@ -255,8 +256,8 @@ class Scrubber:
         vocabularies: for each table, the number of ids that always have a row; 0 if the table
             accepts any key.
         seconds: planned duration of a round.
-        lock: held while a checkpoint is applied, and while some rows are compared.
-        whole: function that returns whether the tables have a complete state.
+        lock: lock that is held while a checkpoint is applied, and while some rows are compared.
+        whole: function that returns True if the tables contain a complete state.
     """
 
     def __init__(
@@ -284,7 +285,7 @@ class Scrubber:
         return {name: NotedTable(table, note(name)) for name, table in tables.items()}
 
     def index(self) -> None:
-        """Keep the digests of all rows; hold the lock if the tables may change."""
+        """Keep the digests of all rows; the caller holds the lock if the tables may change."""
         for table in self._tables.values():
             table.index()
 

@@ -20,7 +20,7 @@ Report = Callable[[], dict[str, Any]]
 
 
 class Progress(NamedTuple):
-    """Newest checkpoint of a state, and how many deltas and full checkpoints have been applied."""
+    """Newest checkpoint in a state, and the numbers of applied deltas and full checkpoints."""
 
     entry: Entry
     deltas_applied: int
@@ -71,7 +71,7 @@ class Served(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Make the network, then load a first state.
+        """Create the network, then load a first state.
 
         Raises:
             NotYetError: the network has no file yet.
@@ -81,7 +81,7 @@ class Served(ABC):
 
     @abstractmethod
     def show(self, report: Report) -> None:
-        """Make the first state visible to readers."""
+        """Show the first state to readers."""
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
@@ -123,7 +123,7 @@ class Served(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free everything that this object made."""
+        """Free all objects that this object created."""
 
     def learned(self, entry: Entry) -> FeaturePipeline | None:
         """Return the feature pipeline with the statistics of a checkpoint, or None.

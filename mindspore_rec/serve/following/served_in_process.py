@@ -51,11 +51,11 @@ class ServedInProcess(Served):
         return self._runner
 
     def resume(self) -> bool:
-        """Return False: another process cannot leave its rows to this process."""
+        """Return False, because another process cannot leave its rows to this process."""
         return False
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Make the network, then load a first state."""
+        """Create the network, then load a first state."""
         if self._runner is None:
             self._runner = self._open(chain[-1])
             self.tables = self._runner.tables
@@ -84,7 +84,7 @@ class ServedInProcess(Served):
         return runner
 
     def show(self, report: Report) -> None:
-        """Do nothing: answers read the tables directly."""
+        """Do nothing, because answers read the tables directly."""
 
     def read(self, chain: Sequence[Entry]) -> Update:
         """Read and check the checkpoints of a chain."""
@@ -99,10 +99,10 @@ class ServedInProcess(Served):
             self.progress = progress
 
     def settle(self) -> None:
-        """Do nothing: no answer uses an earlier state."""
+        """Do nothing, because no answer uses an earlier state."""
 
     def tell(self, report: Report) -> None:
-        """Do nothing: no other process reads the state."""
+        """Do nothing, because no other process reads the state."""
 
     def compared_rows(self) -> dict[str, ComparedRows]:
         """Return the rows of each table in the form that the scrubber reads."""
@@ -114,7 +114,7 @@ class ServedInProcess(Served):
         return None if self._tiers is None else self._tiers.stats(self.runner.tables)
 
     def close(self) -> None:
-        """Free the tiers, and the tables of a network that this object made."""
+        """Free the tiers, and the tables of a network that this object created."""
         if self._tiers is not None:
             self._tiers.release()
         if self._runner is not None:

@@ -28,8 +28,7 @@ class Status:
         watermark: newest event time in the state, in seconds since 1970; None if the state has no
             event time.
         lag: number of deltas in the directory that are newer than the state.
-        following: True if new deltas are applied automatically, and the thread or process that
-            applies them does not hang.
+        following: True if a thread or process applies new deltas automatically and does not hang.
         looked_seconds: seconds since the run's directory was last checked; None if it was never
             checked.
         deltas_applied: number of deltas applied so far.
@@ -38,12 +37,12 @@ class Status:
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
-        tiers: None without tiers. With tiers, each table has `rows` and `host_rows`. `keys` counts
-            the distinct keys in requests. `host_hits` counts the keys found in host memory, and
-            `below_hits` the keys found in lower tiers. `wait_seconds` is the time that lookups
+        tiers: None without tiers. If there are tiers, each table has `rows` and `host_rows`. `keys`
+            counts the distinct keys in requests. `host_hits` counts the keys found in host memory,
+            and `below_hits` the keys found in lower tiers. `wait_seconds` is the time that lookups
             waited for `below_hits`.
-        scrub: None without scrubbing. With scrubbing, `scrub` has four entries: the target duration
-            of a round (`seconds`), the number of `rounds`, the duration of the last round
+        scrub: None without scrubbing. If rows are scrubbed, `scrub` has four entries: the target
+            duration of a round (`seconds`), the number of `rounds`, the duration of the last round
             (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number
             of rows checked so far (`scrubbed_rows`), the number of rows that are damaged now
             (`damaged_rows`), keys of some damaged rows (`damaged_keys`), and the memory of the

@@ -39,10 +39,10 @@ class ServedTiers:
         config: from `check_tiers`.
 
     Attributes:
-        names: names of the tiers in messages.
+        names: names of the tiers, for messages.
 
     Raises:
-        OSError: the directory cannot be made.
+        OSError: the directory cannot be created.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -76,11 +76,11 @@ class ServedTiers:
             table.add_tiers(self._config, f"{self._name}/{name}", opened)
 
     def stats(self, tables: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """Return figures about the requests to each table's tiers.
+        """Return statistics of the requests to each table's tiers.
 
-        `keys` are distinct keys of requests. `host_hits` are the keys with rows in host memory, and
-        `below_hits` are the keys with rows in the `remote` and `ssd` tiers. `wait_seconds` is the
-        time that lookups waited for the tiers below host memory.
+        `keys` counts the distinct keys in requests. `host_hits` counts the keys with rows in host
+        memory, and `below_hits` counts the keys with rows in the `remote` and `ssd` tiers.
+        `wait_seconds` is the time that lookups waited for the tiers below host memory.
         """
         by_table = {}
         for name, table in tables.items():

@@ -21,8 +21,8 @@ __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
 # The runner for networks that ONNX cannot express is in the training package, which an installation
-# for serving lacks. The entry point is here and not in the package's metadata. So a clone that is
-# not installed has the entry point too.
+# for serving lacks. The entry point is defined in this file, and not in the package's metadata. So
+# the entry point also exists in a clone that is not installed.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",
@@ -31,7 +31,7 @@ _BY_MINDSPORE = EntryPoint(
 
 
 class NotYetError(Exception):
-    """Error: the run has no network file yet, and MindSpore is not installed; try again later."""
+    """Error: the run has no network file yet, and MindSpore is not installed. Try again later."""
 
 
 class NetworkOpener:
@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # If the program has already imported MindSpore, it may have set MindSpore's mode.
+        # If the program has already imported MindSpore, the program may have set MindSpore's mode.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()

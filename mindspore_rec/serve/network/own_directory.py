@@ -16,9 +16,9 @@ _TRIES = 100
 
 
 class OwnDirectory:
-    """New directory in the system's temporary directory. It is locked until this object is closed.
+    """New directory in the system's temporary directory, locked until this object is closed.
 
-    The directory stays locked while a forked process still runs. A new object removes the same
+    The directory stays locked as long as a forked process still runs. A new object removes the same
     user's unlocked directories: the servers that made these directories were killed.
 
     Attributes:

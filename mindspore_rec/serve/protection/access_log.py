@@ -18,11 +18,11 @@ _MOST_TEXT = 512  # characters of a value that a client chooses
 
 
 class AccessLog:
-    """Log of requests in a file, which may be moved away while the server runs.
+    """Log of requests, in a file that may be renamed while the server runs.
 
     Several processes may write to one file: each line is a single write at the file's end. If a
-    line cannot be written, for example to a full disk, the log drops and counts the line. A request
-    whose line is dropped does not fail.
+    line cannot be written, for example because the disk is full, the log drops and counts the line.
+    A request whose line is dropped does not fail.
 
     Args:
         path: the file, whose directory must exist; '-' is standard output.

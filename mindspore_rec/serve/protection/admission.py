@@ -49,7 +49,7 @@ class Drain:
     """State of a server that stops in two steps: first it is not ready, then it refuses requests.
 
     Attributes:
-        ready: False from the first signal on, so that load balancers send no new requests.
+        ready: False after the first signal, so that load balancers send no new requests.
         refusing: True while new requests are refused; requests in flight are still answered.
     """
 
@@ -58,7 +58,7 @@ class Drain:
         self.refusing = False
 
     def begin(self) -> None:
-        """Report that the server is not ready; it still answers requests."""
+        """Report that the server is not ready; the server still answers requests."""
         self.ready = False
 
     def refuse(self) -> None:

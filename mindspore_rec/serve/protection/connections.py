@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on HTTP connections: their number, and the time that a connection is idle or slow.
+"""Limits on HTTP connections: their number, and how long a connection may be idle or slow.
 
 uvicorn has no limit for the size of a request's head, and no limit for the time until the head has
 arrived. If a client does not read the response, uvicorn waits forever.
@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        Bytes outside bodies (heads, and the framing of chunked bodies) are counted. The count
-        starts anew at the end of each request. A sweep over all connections checks the time limits
-        once per second, so a request needs no timer.
+        The bytes that are not in a body (heads, and the framing of chunked bodies) are counted. The
+        count starts anew at the end of each request. A sweep over all connections checks the time
+        limits once per second, so a request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -86,8 +86,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
         def on_headers_complete(self) -> None:
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
-                # The parser would treat the body as bytes of another protocol. The server supports
-                # only HTTP/1.1, and may answer as if the request had not asked for an upgrade.
+                # After an upgrade request, the parser would treat the body as bytes of another
+                # protocol. The server supports only HTTP/1.1, and may answer as if the request did
+                # not ask for an upgrade.
                 self._again = self._head_without_upgrade()
                 return
             self._begun = True
@@ -166,7 +167,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
 
 class _Sweep:
-    """One timer for all connections of a server, which runs while there are connections."""
+    """One timer for all connections of a server; it runs while there are connections."""
 
     def __init__(self) -> None:
         self._runs = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on incoming gRPC messages: their number, which bounds their memory, and arrival time.
+"""Limits on incoming gRPC messages: number (which bounds the memory) and arrival time.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
@@ -22,7 +22,7 @@ _LOOKS = 4  # in the time of `patience`
 
 
 class RefusedError(Exception):
-    """Error for a call whose message the server no longer waits for.
+    """Error for a call if the server no longer waits for the call's message.
 
     Args:
         reason: reason of the refusal, as a label of metrics.
@@ -40,7 +40,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """Call that has a place and reads its message."""
+    """A call that has a place and reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since
@@ -48,15 +48,14 @@ class _Reader:
 
 
 class Arrivals:
-    """Places for messages that arrive, shared by the calls of one event loop.
+    """Places for arriving messages; the calls of one event loop share the places.
 
     Args:
         places: number of messages that may arrive at the same time.
         line: number of calls that may wait for a place. If the line is full and a call arrives, the
             oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
-        seconds: time limit, applied twice: to the arrival of a message, and to the call's wait in
-            line.
+        seconds: time limit for the arrival of a message, and also for a call's wait in line.
         patience: if a call's message has not arrived after this many seconds, the call may lose its
             place to a waiting call.
 

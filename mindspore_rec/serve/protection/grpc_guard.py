@@ -45,10 +45,10 @@ Behaviour = Callable[[Any, Any], Awaitable[Any]]
 
 
 class GuardInterceptor(grpc.aio.ServerInterceptor):
-    """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
+    """Interceptor of a `grpc.aio` server for tokens, limits, drain, metrics and the access log.
 
     Without a valid token (metadata `authorization: Bearer ...`), a call ends with UNAUTHENTICATED.
-    With a token that lacks the required role, a call ends with PERMISSION_DENIED. If a call lacks
+    If a call's token lacks the required role, the call ends with PERMISSION_DENIED. If a call lacks
     the required token, its message is not read. Health and readiness calls need no token. A
     prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
     UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if the
@@ -234,9 +234,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Streams:
-    """Record of the long-lived calls; if there are too many, the oldest call is ended.
+    """Record of the long-lived calls; if there are too many calls, the oldest call is ended.
 
-    A watching client or a load balancer starts a new stream when the server ends its stream.
+    When the server ends a stream, the watching client or load balancer starts a new stream.
     """
 
     def __init__(self, most: int) -> None:

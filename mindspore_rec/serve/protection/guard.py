@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard: check requests before the application gets them, and count and log all requests.
+"""Guard: check requests before they reach the application, and count and log all requests.
 
 The guard is plain ASGI without a framework and adds about ten microseconds to a request.
 """
@@ -40,14 +40,14 @@ class Bounds:
     """Limits that are checked before a request is read.
 
     Args:
-        connections: number of open connections.
-        requests: number of predictions in flight, including waiting predictions.
-        head_bytes: bytes of a request's line and headers.
-        receive_seconds: maximum seconds until a request's head has arrived, and then again until
-            the body has arrived.
-        request_seconds: maximum seconds from the arrival of a request's head to the end of the
-            response.
-        idle_seconds: seconds that a connection may be idle.
+        connections: maximum number of open connections.
+        requests: maximum number of predictions in flight, including waiting predictions.
+        head_bytes: maximum number of bytes of a request's line and headers.
+        receive_seconds: maximum number of seconds for the arrival of a request's head, and also for
+            the arrival of the body.
+        request_seconds: maximum number of seconds from the arrival of a request's head to the end
+            of the response.
+        idle_seconds: maximum number of seconds that a connection may be idle.
     """
 
     connections: int = 2048
@@ -59,12 +59,13 @@ class Bounds:
 
 
 class Guard:
-    """Guard around an ASGI application: tokens, limits, drain, /metrics and the access log.
+    """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
 
-    A request without a valid token gets 401; a request with a token that lacks the required role
-    gets 403. A prediction gets 429 if too many predictions are in flight, and 503 if the server is
-    stopping. Any request gets 431 if its head is too large, 408 if its body does not arrive, and
-    503 if its response takes too long.
+    A request without a valid token is answered with 401; a request with a token that lacks the
+    required role is answered with 403. A prediction is answered with 429 if too many predictions
+    are in flight, and with 503 if the server is stopping. Any request is answered with 431 if its
+    head is too large, with 408 if its body does not arrive, and with 503 if its response takes too
+    long.
 
     Args:
         app: the application.
@@ -72,7 +73,7 @@ class Guard:
         tokens: valid tokens, with the rights of each token. Default: requests need no token.
         bounds: limits.
         in_flight: counter of predictions, shared with other protocols. Default: a new counter.
-        drain: state that tells if the server is stopping. Default: never.
+        drain: state that tells whether the server is stopping. Default: never.
         log: the access log. Default: none.
     """
 
@@ -268,7 +269,7 @@ class _Exchange:
 
 
 def _operation(path: str, method: str) -> str:
-    """Return the operation of a request, one of a few names, since each name is a metric series."""
+    """Return the operation of a request: one of few names, because each name is a metric series."""
     if path.startswith("/v2/models/"):
         if path.endswith("/infer") or method == "POST":
             return "infer"

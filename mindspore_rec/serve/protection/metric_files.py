@@ -3,7 +3,7 @@
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
 reserves the space of its files first, and then begins to count. If the disk lacks space, the
-reservation fails with an error; after the reservation, no write can fail.
+reservation fails with an error. After a successful reservation, no write can fail.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# For each statistic of a table: name of the metric, True if it only grows, and help text.
+# For each statistic of a table: name of the metric, True if the metric only grows, help text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),
@@ -106,7 +106,7 @@ class Metrics:
     # ---- reports of the protocols
 
     def began(self, protocol: str) -> None:
-        """Count a request that begins; `ended` counts the request's end."""
+        """Count the beginning of a request; `ended` counts its end."""
         self._child(self._under_way, protocol).inc()
 
     def answered(self, protocol: str, operation: str, code: str, seconds: float) -> None:
@@ -122,7 +122,7 @@ class Metrics:
         self._child(self._seconds, protocol, operation).observe(seconds)
 
     def ended(self, protocol: str) -> None:
-        """Count a request that has ended, with or without an answer."""
+        """Count a request that has ended, whether it was answered or not."""
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:
@@ -157,7 +157,7 @@ class Metrics:
     # ---- read when metrics are asked for
 
     def watch(self, model: str, predictor: Any) -> None:
-        """Show a predictor's state from now on, under the name of the predictor's model.
+        """From now on, show a predictor's state under the name of the predictor's model.
 
         The second version of a model is shown as 'name#2'.
         """

@@ -123,7 +123,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:
-    """Return an argument type: whole numbers in [low, high], written only in decimal digits.
+    """Return an argument type for whole numbers in [low, high], written in decimal digits.
 
     Args:
         low: least number, at least 0.
@@ -148,7 +148,7 @@ def counted(low: int, high: int) -> Callable[[str], int]:
 def seconds(
     low: float = 0.0, high: float = 86400.0, low_open: bool = False
 ) -> Callable[..., float]:
-    """Return an argument type: seconds in [low, high]; with `low_open`, in (low, high].
+    """Return an argument type for seconds in [low, high] or, if `low_open`, in (low, high].
 
     Example:
         >>> seconds(low_open=True)("nan")

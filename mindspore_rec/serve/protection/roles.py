@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of clients, which set the requests that a client may make."""
+"""Roles of clients; a role determines the requests that a client may make."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Security:
 
 
 class RoleTokens:
-    """Tokens of a server whose clients have roles; each role has its own file.
+    """Tokens of a server whose clients have roles; there is one file of tokens for each role.
 
     A client with a token of `infer` may predict. A client with a token of `observe` may request
     status, digests, metrics, statistics and the index of models. A client with a token of `control`
@@ -59,7 +59,8 @@ class RoleTokens:
     readiness. A token in several files has the roles of all these files.
 
     Args:
-        infer, observe, control: files of tokens, as for `Tokens`; None: no client has the role.
+        infer, observe, control: file with the tokens of the role, as for `Tokens`; None: no client
+            has the role.
 
     Raises:
         OSError, ValueError: as for `Tokens`.

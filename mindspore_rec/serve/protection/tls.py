@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of a server: certificate, key and client authorities, which are read again if renewed."""
+"""TLS of a server: certificate, key and client authorities; changed files are read again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class Tls:
-    """Certificate and key of a server, for TLS 1.2 or later; with `client_ca`, only TLS 1.3.
+    """Certificate and key of a server, for TLS 1.2 or later (with `client_ca`, only for TLS 1.3).
 
     With `client_ca`, sessions are not resumed: each connection must present a certificate that a
     current authority signed.
 
     Args:
-        certificate: PEM file of the certificate, followed by the intermediate certificates up to
-            the root.
+        certificate: PEM file that contains the certificate, followed by the intermediate
+            certificates up to the root.
         key: PEM file of the private key, without a passphrase.
         client_ca: PEM file of authorities; each client's certificate must be signed by one of these
             authorities. Default: clients need no certificate.
@@ -36,7 +36,7 @@ class Tls:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: other users may read the key, the key does not fit the certificate, or
+        ValueError: other users may read the key, the key does not match the certificate, or
             `client_ca` has no certificate.
     """
 
@@ -122,8 +122,8 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # Compare the mode too: two changes within one kernel tick (some milliseconds) get equal
-        # times.
+        # Compare the mode too, because two changes within one kernel tick (some milliseconds) have
+        # equal times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats
         )

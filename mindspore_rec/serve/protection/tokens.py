@@ -21,12 +21,12 @@ _LOOK_SECONDS = 1.0  # between two checks whether the file has changed
 
 
 class Tokens:
-    """Bearer tokens from a file, one per line; empty lines and lines with # are skipped.
+    """Bearer tokens from a file, one per line; empty lines and lines that begin with # are skipped.
 
     Several tokens are valid at the same time, so that clients can change to a new token. If the
-    file changes, it is read again about a second later. If the file is removed or has no tokens,
-    every request is refused. To change the tokens, rename a new file to this path, so that the
-    server never reads a half-written file. Any thread may call the methods.
+    file changes, the server reads it again about a second later. If the file is removed or has no
+    tokens, every request is refused. To change the tokens, rename a new file to this path, so that
+    the server never reads a half-written file. Any thread may call the methods.
 
     Args:
         path: the file; each token has at least 16 characters, and no spaces.
@@ -75,7 +75,7 @@ class Tokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True: without roles, a token that `allows` accepts may do everything."""
+        """Return True, because without roles, a token that `allows` accepts may do everything."""
         return True
 
     def _refresh(self) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses of the Open Inference Protocol as bytes; checks precede decoding."""
+"""Requests and responses of the Open Inference Protocol as bytes, checked before decoding."""

@@ -2,11 +2,11 @@
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
     A body starts with JSON, whose number of bytes is in the header Inference-Header-Content-Length.
-    Inputs that have the parameter binary_data_size have their data behind the JSON, in the order of
-    the inputs.
+    If an input has the parameter binary_data_size, its data follow the JSON, in the order of the
+    inputs.
 
 Data are row-major and little-endian, without padding. Data are converted only if the number of
-bytes fits the shape and the datatype. In a response, an output is binary if the request sets
+bytes matches the shape and the datatype. In a response, an output is binary if the request sets
 `binary_data` for this output, or `binary_data_output` for all outputs.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol/extension_binary_data.md.
@@ -90,7 +90,7 @@ def parts_of_inputs(
 def array_of_bytes(
     where: str, data: memoryview | bytes, shape: list[int], dtype: np.dtype
 ) -> np.ndarray:
-    """Return data as an independent array, which may be read-only.
+    """Return the data as a separate array, which may be read-only.
 
     Args:
         where: 'input ...', the start of error messages.
@@ -119,7 +119,7 @@ def array_of_bytes(
 
 
 def check_bytes(where: str, data: memoryview | bytes, shape: list[int], dtype: np.dtype) -> None:
-    """Raise RequestError if the size of data does not fit a shape; see `array_of_bytes`."""
+    """Raise RequestError if the size of data does not match a shape; see `array_of_bytes`."""
     size = math.prod(shape) * dtype.itemsize
     if len(data) != size:
         raise RequestError(

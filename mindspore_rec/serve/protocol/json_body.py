@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of requests and responses: reading is strict, and fast if orjson is installed.
+"""Read and write the JSON of requests and responses: strictly, and fast with orjson.
 
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
 result of orjson is therefore used only if the text certainly has no repeated names and no integers
-beyond 64 bits. The standard library reads all other texts. Its error messages also have more detail
-than the fast parser's.
+beyond 64 bits. The standard library reads all other texts. The error messages of the standard
+library also have more detail than the messages of orjson.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def read_json(
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: largest sizes.
-        where: function that is called if the text has an invalid number; its argument are the
-            text's objects. The function raises a RequestError that names the input with the invalid
-            number. Default: none.
+        where: function that is called with the text's objects if the text has an invalid number.
+            The function raises a RequestError that names the input with the invalid number.
+            Default: none.
 
     Raises:
         RequestError: the body is invalid or too large.
@@ -80,14 +80,14 @@ def read_json(
 
 
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
-    """Return True if orjson certainly read the same values as the standard library would."""
+    """Return True if orjson certainly reads the same values as the standard library."""
     # If an object repeats a name, orjson drops the name's earlier value, including all strings in
     # that value. An escaped quotation mark only raises the count of quotation marks in the body. So
-    # it cannot hide that a string was dropped.
+    # an escaped quotation mark cannot hide that a string was dropped.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
-    # orjson turns integers beyond 64 bits into floats. In the data of a tensor, a float in place of
-    # an integer beyond 64 bits makes no difference.
+    # orjson turns integers beyond 64 bits into floats. In the data of a tensor, it makes no
+    # difference if a float replaces an integer beyond 64 bits.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of strings in a value, including names, down to a nesting of `depth`."""
+    """Return the number of strings in a value, including names, to a nesting depth of `depth`."""
     kind = type(value)
     if kind is str:
         return 1
@@ -184,7 +184,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
 def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
-    """Return the error in a text; if a number is wrong, the error names the number's input."""
+    """Return the error for a text; if a number is wrong, the error names the number's input."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)

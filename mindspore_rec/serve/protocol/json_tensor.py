@@ -36,8 +36,8 @@ def tensor_of_json(
     Args:
         spec: the input of the network.
         given: `datatype`, `shape` and, if `part` is None, `data` from the request.
-        rows: greatest number of rows in a request; 0: any number.
-        elements: greatest number of elements in this input.
+        rows: maximum number of rows in a request; 0: any number of rows.
+        elements: maximum number of elements in this input.
         part: the input's data, if they follow the JSON.
 
     Raises:
@@ -105,7 +105,7 @@ def check_elements(spec: TensorSpec, shape: list[int], rows: int, elements: int)
 
 
 def check_ragged(inputs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Raise RequestError if offsets do not fit their values."""
+    """Raise RequestError if offsets do not match the number of values."""
     try:
         check_starts(inputs, arrays)
     except ValueError as error:
@@ -150,10 +150,10 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers from a usual request by a fast path; None if each number needs a check.
+    """Return the numbers of a usual request, by a fast path; None if each number needs a check.
 
-    The function makes a single conversion and keeps the interpreter's lock. Releasing and regaining
-    the lock would cost more than the conversion.
+    The function makes a single conversion, and does not release the interpreter's lock. Releasing
+    and regaining the lock would cost more than the conversion.
     """
     types = set(map(type, data))
     with contextlib.suppress(OverflowError):
@@ -200,8 +200,8 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Every int64 is in the range of each float type, except half floats. For NaN, the
-        # comparison is false.
+        # Every int64 is in the range of each float type, except half floats. If a number is NaN,
+        # the comparison is false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )

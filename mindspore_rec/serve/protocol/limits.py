@@ -32,13 +32,14 @@ class Limits:
     """Limits on the size of requests that the server accepts.
 
     Args:
-        rows: greatest size of an input's first dimension, if this dimension is free; 0: any size.
-        elements: greatest number of elements in all inputs of a request together.
-        body_bytes: greatest number of bytes in the body.
-        lists, objects, strings: greatest numbers of lists, objects and strings in the body. In
+        rows: maximum size of an input's first dimension, if the network accepts any size of this
+            dimension; 0: no limit.
+        elements: maximum number of elements in all inputs of a request together.
+        body_bytes: maximum number of bytes in the body.
+        lists, objects, strings: maximum numbers of lists, objects and strings in the body. In
             memory, a list or an object takes 20 to 40 times the bytes of its short text. (The signs
             are counted, also inside texts.)
-        string_length: greatest number of characters in a string of a raw column.
+        string_length: maximum number of characters in a string of a raw column.
     """
 
     rows: int = 0
@@ -100,7 +101,7 @@ class Limits:
 
     @property
     def message_bytes(self) -> int:
-        """Greatest number of bytes in a gRPC message.
+        """Maximum number of bytes in a gRPC message.
 
         Example:
             >>> Limits(elements=26624).message_bytes
@@ -110,5 +111,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """Greatest number of commas in a body with `elements` elements, rounded up."""
+        """Maximum number of commas in a body with `elements` elements, rounded up."""
         return self.elements + self.lists + _SIGNS_BESIDES

@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters that would change the answer; other servers support these parameters.
+# Parameters that other servers support and that would change the answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request that was read and checked.
+    """A request after it was read and checked.
 
     Attributes:
         id: id of the request, if it has one.
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
-        binary: dict from output names to True if the output's data follow the JSON in the response.
-            The key None is for all outputs without an entry.
+        binary: dict with output names as keys; a value is True if the output's data follow the JSON
+            in the response. The value for the key None applies to all outputs without an entry.
     """
 
     id: str | None
@@ -79,15 +79,15 @@ def parse_request(
 ) -> InferRequest:
     """Read and check a request.
 
-    Types and sizes are checked before any conversion, so time and memory are proportional to the
-    size of the body.
+    Types and sizes are checked before any conversion, so the time and memory for a request are
+    proportional to the size of its body.
 
     Args:
         body: JSON in UTF-8, and the data after it.
         inputs: the network's inputs.
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network of unknown sizes.
-        raw: the raw columns that a request may have in place of inputs. Default: none.
+        raw: the raw columns that a request may contain in place of inputs. Default: none.
         json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body; no
             data follow the JSON.
 
@@ -224,7 +224,7 @@ def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
-    """Return the bool parameter whose name is the last word of `what`."""
+    """Return the bool parameter whose name is the last word in `what`."""
     value = parameters.get(what.rpartition(" ")[2], False)
     if type(value) is not bool:
         raise RequestError(f"{what} must be true or false, got {shown(value)}")

@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Object that joins the inputs of several requests into the inputs of one request.
+    """Joins the inputs of several requests into the inputs of one request.
 
     Args:
         inputs: the network's inputs.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of requests, and functions that show values of a request in messages."""
+"""Errors of requests, and functions that format a request's values for messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotFoundError(LookupError):
 
 
 class NotReadyError(RuntimeError):
-    """Error for a declared model that does not answer requests now: status 503."""
+    """Error for a declared model that cannot answer requests now: status 503."""
 
 
 _REPR = reprlib.Repr()
@@ -27,7 +27,7 @@ _REPR.maxlevel = 3
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for an error message; only the start of a large value is read."""
+    """Return a value as text for an error message; a large value is cut after its beginning."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return _REPR.repr(value)[:100]

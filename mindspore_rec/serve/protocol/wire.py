@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
+"""Split a ModelInferRequest before protobuf decodes it, so that no request uses much memory.
 
-In a message, an empty input uses two bytes; after decoding, it uses some hundred bytes of memory.
-Therefore, the fields of a message are counted first, and then the message is decoded. The numbers
-are removed from the message. First, the count of numbers is compared with the shape; then NumPy
-decodes the numbers. Protobuf decodes the few remaining bytes of the message.
+In a message, an empty input takes two bytes; after decoding, the input takes some hundred bytes of
+memory. Therefore, the fields of a message are counted first, and then the message is decoded. The
+numbers are removed from the message. First, the count of numbers is compared with the shape; then
+NumPy decodes the numbers. Protobuf decodes the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -73,8 +73,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: greatest number of fields in the message and in its inputs. Packed numbers
-            (protobuf's default) count as one field. Default: 16,384.
+        most_fields: maximum number of fields in the message and in its inputs. A sequence of packed
+            numbers (protobuf's default) counts as one field. Default: 16,384.
 
     Raises:
         ManyFieldsError: the message has more than `most_fields` fields.
@@ -130,7 +130,7 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
 
 
 def numbers_of(name: str, pieces: list[memoryview], count: int) -> np.ndarray:
-    """Return the numbers in a field of `contents`; `count` is the result of `count_of`.
+    """Return the numbers in a field of `contents`; `count` must be the result of `count_of`.
 
     Raises:
         RequestError: the bytes are not numbers of this field.
@@ -170,13 +170,13 @@ def _split_input(walk: _Walk, place: slice) -> tuple[bytes, dict[str, list[memor
 
 
 class _Walk:
-    """Walk over the fields of a message."""
+    """Iterate over the fields of a message."""
 
     def __init__(self, data: memoryview, most: int) -> None:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield each field's number and kind, the slice of the field and the slice of its value."""
+        """Yield the number and kind of each field, the field's slice and the value's slice."""
         while at < end:
             self._left -= 1
             if self._left < 0:

@@ -51,7 +51,7 @@ class Answers(Protocol):
 
 
 class BusyError(RuntimeError):
-    """Error if more requests are waiting than can be answered in time."""
+    """Error: more requests are waiting than can be answered in time."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Request:
     future: Future[Answer] | asyncio.Future[Answer]
 
     def goes_with(self, other: _Request) -> bool:
-        """Return True if both requests have arrays, or if both have rows with equal schemas."""
+        """Return True if both requests contain arrays, or both contain rows with equal schemas."""
         return _schema(self.inputs) == _schema(other.inputs)
 
 
@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless it was cancelled; call in the future's thread."""
+        """Complete the request's future unless cancelled; must be called in the future's thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -96,13 +96,14 @@ class Batcher:
     Args:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
-        max_rows: maximum number of rows in a call; a single request may have more rows. With 0,
-            each request gets its own call. The predictor's `rows_at_once` also limits the rows of a
-            call. With more rows than this, a call takes longer, but the time per row does not fall.
-        observe: function that is called at each call of the predictor. `observe` gets the number of
-            requests in the call, the number of rows in the call (0 if each request gets its own
-            call), and the number of requests that still wait. Default: none.
-        statistics: counter of the calls and the calls' times. Default: none.
+        max_rows: maximum number of rows in a call; a single request may have more rows. If
+            `max_rows` is 0, each request gets a separate call. The predictor's `rows_at_once` also
+            limits the rows of a call. A call with more rows than `rows_at_once` takes longer, but
+            the time per row does not fall.
+        observe: function that is called with three numbers at each call of the predictor. The
+            numbers count the requests in the call, the rows in the call (0 if each request gets a
+            separate call), and the requests that still wait. Default: none.
+        statistics: counter of the calls and of their times. Default: none.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -189,7 +190,7 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # From here on, the futures of threads cannot be cancelled, so setting a result cannot
+            # After this, the futures of threads cannot be cancelled, so setting a result cannot
             # fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
@@ -222,13 +223,13 @@ class Batcher:
         return batch
 
     def _outcomes(self, batch: list[_Request]) -> list[_Outcome]:
-        """Return an outcome for each request, even after an error: no request may wait forever."""
+        """Return an outcome for each request, even after an error, so that no request hangs."""
         try:
             answers = self._answers(batch)
         except BaseException as error:
             if len(batch) == 1:
                 return [_Outcome(batch[0], None, _for_a_future(error))]
-            # One of the requests may have caused the error, so run each request alone.
+            # A single request may have caused the error, so run each request alone.
             return [each for request in batch for each in self._outcomes([request])]
         return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
 
@@ -263,7 +264,7 @@ def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
 
 
 def _tell(outcomes: list[_Outcome]) -> None:
-    """Complete the futures: directly for threads, and by one call for each event loop."""
+    """Complete the futures: directly for threads, and by one call per event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for each in outcomes:
         if isinstance(each.request.future, Future):
@@ -287,7 +288,7 @@ def _schema(inputs: Inputs) -> pa.Schema | None:
 def _for_a_future(error: BaseException) -> Exception:
     """Return the error, or a RuntimeError if the error cannot be set in a future.
 
-    A SystemExit would end the loop, and asyncio refuses a StopIteration.
+    A SystemExit would end the event loop, and asyncio refuses a StopIteration.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

@@ -48,11 +48,11 @@ POOL.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)  # reflection tells 
 
 
 class GrpcFront:
-    """Methods of the gRPC service, for the models of an HTTP front.
+    """Methods of the gRPC service, for the models in an HTTP front.
 
     Args:
-        front: the HTTP front, which has the models and decides whether clients may load and unload
-            models.
+        front: the HTTP front, which contains the models and decides whether clients may load and
+            unload models.
     """
 
     def __init__(self, front: Front) -> None:
@@ -60,11 +60,12 @@ class GrpcFront:
         self._models = front.models
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return the handler of the service, to add to a gRPC server."""
+        """Return the handler of the service, which the caller adds to a gRPC server."""
         methods = {}
         for name in METHODS:
             answer = getattr(self, "_" + _snake(name))
-            # Pass bytes on undecoded, so that the size of a request is known before decoding.
+            # Pass the bytes on without decoding, so that the size of a request is known before
+            # decoding.
             methods[name] = grpc.unary_unary_rpc_method_handler(
                 _guarded(answer, message(f"{name}Request")),
                 response_serializer=message(f"{name}Response").SerializeToString,

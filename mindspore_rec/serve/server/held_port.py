@@ -15,14 +15,14 @@ def hold_port(host: str, port: int) -> socket.socket:
     connection would go to one of the two servers. The reserving socket therefore first binds the
     port and listens without SO_REUSEPORT; if another process uses the port, the system reports an
     error. The reserving socket then stops listening but stays bound. So other calls of this
-    function fail as long as the socket is open. The reserving socket gets no connections.
+    function fail as long as the reserving socket is open. The reserving socket gets no connections.
 
     Args:
         host: to bind.
         port: in [1, 65535].
 
     Raises:
-        OSError: the port is taken or not available.
+        OSError: the port is in use or not available.
 
     Example:
         >>> with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -62,8 +62,9 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: as for `Batcher`; it also limits the rows of one request. 0: no limit. Default:
-            1024. If `name` is a `Models` object, the object's own limit applies.
+        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+            Default:
+            1024. If `name` is a `Models` object, the limit of this object applies instead.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
@@ -124,7 +125,7 @@ class Front:
         self.routes = self._others.routes
 
     def open(self, predictor: Served, name: str | None = None) -> None:
-        """Start to answer requests with a predictor.
+        """Begin to answer requests with a predictor.
 
         Args:
             predictor: answers the requests.
@@ -136,7 +137,7 @@ class Front:
         self.models.open(self.models.names[0] if name is None else name, predictor)
 
     def close(self) -> None:
-        """Answer the requests that have arrived, then close the predictors."""
+        """Answer all requests that have arrived, then close the predictors."""
         self.models.close()
         self._loader.shutdown()
         self._digester.shutdown(cancel_futures=True)
@@ -144,7 +145,8 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
-        # Nearly all requests are predictions, which are answered on this short path.
+        # Nearly all requests are predictions, so this function answers predictions by the shortest
+        # path.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])
             if match is not None:
@@ -189,8 +191,9 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # Larger bodies are parsed in a thread, so that the loop can read other requests meanwhile.
-        # Only one thread parses bodies, since a parsed body uses many times its size in memory.
+        # Larger bodies are parsed in a thread, so that the event loop can read other requests
+        # during the parsing. Only one thread parses bodies, since a parsed body takes many times
+        # the memory of the body.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
@@ -241,8 +244,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # If the request is cancelled, its thread continues. Another thread may start only when this
-        # thread has ended.
+        # If the request is cancelled, the request's thread continues. The next thread may start
+        # only when this thread has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

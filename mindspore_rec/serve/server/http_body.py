@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the body of a request up to a size limit; discard the rest of a refused body."""
+"""Read the body of a request up to a size limit; discard the rest of a rejected body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HeldBytes:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count a request again after more bytes arrived; return the number of bytes counted.
+        """Count a request's bytes again after more bytes arrived; return the counted bytes.
 
         Raises:
             BusyError: all unanswered requests together have too many bytes.

@@ -43,9 +43,9 @@ class Statistics:
         """Count a call of the network.
 
         Args:
-            waited: nanoseconds that each request of the call waited.
-            rows: rows of all requests together.
-            took: nanoseconds of the call.
+            waited: for each request of the call, nanoseconds that the request waited.
+            rows: number of rows in all requests of the call together.
+            took: duration of the call in nanoseconds.
         """
         with self._lock:
             self._last = time.time()
@@ -60,8 +60,8 @@ class Statistics:
         """Count a request.
 
         Args:
-            took: nanoseconds until the answer, without reading the request and writing the
-                response.
+            took: nanoseconds from request to answer, without the time to read the request and to
+                write the response.
             failed: whether the answer is an error.
         """
         with self._lock:

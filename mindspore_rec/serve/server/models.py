@@ -28,7 +28,7 @@ LOADING, READY, UNLOADING, UNAVAILABLE = "LOADING", "READY", "UNLOADING", "UNAVA
 
 @dataclass
 class _Place:
-    """One declared version of a model, which may be loaded already."""
+    """One declared version of a model; it may or may not be loaded."""
 
     make: Callable[[], Served] | None
     model: ServedModel | None = None
@@ -43,8 +43,8 @@ class Models:
 
     Args:
         max_rows: as for `ServedModel`.
-        drain: state that tells if the server is stopping; the models are then not ready. Default:
-            never.
+        drain: state that tells whether the server is stopping; in this case, the models are not
+            ready. Default: never.
         metrics: as for `ServedModel`. Default: none.
         max_age_seconds: highest age of a model's newest state at which the model counts as ready;
             0: any age. Default: 0. A model that is too old is not ready, but still answers.
@@ -93,7 +93,7 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True if all models that were not unloaded are ready, and the server is not stopping.
+        """True if all models (except unloaded models) are ready and the server is not stopping.
 
         A model is ready if it answers requests and its state is not too old.
         """
@@ -131,7 +131,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Give a declared version its predictor; from now on, the version answers requests.
+        """Set the predictor of a declared version; from now on, this version answers requests.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.
@@ -141,12 +141,12 @@ class Models:
             self._put(place, ServedModel(name, predictor, self._max_rows, self._metrics))
 
     def load(self, name: str) -> None:
-        """Make predictors for all versions of a model that have none.
+        """Create predictors for all versions of a model that have no predictor.
 
         Raises:
             NotFoundError: there is no such model.
-            Exception: the error of the first predictor that cannot be made. The predictor's version
-                stays unavailable, with the error as the reason.
+            Exception: the error of the first predictor that cannot be created. The version of this
+                predictor stays unavailable, with the error as the reason.
         """
         with self._changing:
             for place in self._of(name):
@@ -184,7 +184,7 @@ class Models:
             place.state, place.reason = UNAVAILABLE, "unloaded"
 
     def unload(self, name: str) -> None:
-        """Answer the requests that have arrived for a model, then free the model's memory.
+        """Answer all requests that have arrived for a model, then free the model's memory.
 
         Raises:
             NotFoundError: there is no such model.
@@ -252,10 +252,10 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return the name, version and state of each model, and the reason of the state.
+        """Return the name, version and state of each model, and the reason for the state.
 
         Args:
-            ready: whether to list only models that answer requests. Default: False.
+            ready: whether to return only the models that answer requests. Default: False.
         """
         entries = []
         for name, places in self._places.items():
@@ -305,7 +305,7 @@ def parsed_models(path: str | None, name: str, models: list[str] | None) -> list
     """Return the names and directories of the models in a command line.
 
     Raises:
-        ValueError: the options have no model, or a model that is not NAME=PATH.
+        ValueError: the options contain no model, or a model that is not of the form NAME=PATH.
 
     Example:
         >>> parsed_models(None, "model", ["click=runs/a", "buy=runs/b"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI page of a server, with the HTTP requests that the server answers and the served models.
+"""OpenAPI page of a server: the HTTP requests that it answers, with examples for its models.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """
@@ -42,7 +42,8 @@ def openapi_page(
     """Return the page.
 
     Args:
-        models: models of the server; the page has an example request for each model that answers.
+        models: models of the server; the page contains an example request for each model that
+            answers requests.
         control: whether clients may load and unload models. If False, the page does not list the
             operations for loading. Default: False.
         security: requirements for clients. Default: none.
@@ -187,7 +188,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return an example request per loaded model whose inputs vary only in their first size."""
+    """Return an example request per loaded model whose inputs vary only in the first dimension."""
     examples = {}
     for name in models.names:
         try:

@@ -25,7 +25,7 @@ class Server(uvicorn.Server):
     Args:
         app: the ASGI application.
         grpc: the other server. Default: none.
-        started: function to call when the server listens. Default: none.
+        started: function that is called when the server listens. Default: none.
         says: line that is printed when the server listens at both ports. Default: none.
         options: of `uvicorn.Config`.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protection of a server by the options of its command line, and the protected HTTP server.
+"""Protection that the options of a command line define, and the protected HTTP server.
 
 Needs uvicorn (extra `serving`).
 """
@@ -175,8 +175,8 @@ class Protection:
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
                 ("grpc.max_allowed_incoming_connections", self.bounds.connections),
                 ("grpc.server_handshake_timeout_ms", receive),
-                # Close the connections of clients that do not read and so do not answer keepalive
-                # probes.
+                # Close the connection if a client does not read, and therefore does not answer
+                # keepalive probes.
                 ("grpc.keepalive_time_ms", receive),
                 ("grpc.keepalive_timeout_ms", receive),
             ],
@@ -217,9 +217,9 @@ class DrainingServer(Server):
     """Server that, after a signal, stops in several steps.
 
     In the first step, for `drain_seconds`, the server reports that it is not ready, but still
-    answers requests. So load balancers can react. In the second step, the server stops listening,
-    refuses new requests, answers the requests in flight, and ends. A second signal ends the first
-    step.
+    answers requests. So load balancers have time to send requests elsewhere. In the second step,
+    the server stops listening, refuses new requests, answers the requests in flight, and ends. A
+    second signal ends the first step early.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.

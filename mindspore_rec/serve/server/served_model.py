@@ -59,15 +59,15 @@ class ServedModel:
     Args:
         name: name of the model in requests.
         predictor: answers the requests.
-        max_rows: as for `Batcher`; it also limits the rows of one request. 0: no limit.
-        metrics: metrics that include the model as long as the model is open. Default: none.
+        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+        metrics: metrics that show the model as long as the model is open. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.
         max_rows: as given.
         statistics: of its requests.
         limits: of a request.
-        raw: raw columns that a request may have in place of inputs, or None.
+        raw: raw columns that a request may contain in place of inputs, or None.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -110,7 +110,7 @@ class ServedModel:
     def age_seconds(self) -> float:
         """Seconds since training saved the state; the status is read at most once per second.
 
-        Clients such as load balancers ask for the age often, and reading a whole status takes much
+        Clients such as load balancers request the age often. Reading a whole status takes much
         longer than returning a stored age.
         """
         now = time.monotonic()
@@ -167,7 +167,7 @@ class ServedModel:
             self.statistics.answered(time.perf_counter_ns() - begin, failed)
 
     def close(self) -> None:
-        """Answer the requests that have arrived, then close the predictor."""
+        """Answer all requests that have arrived, then close the predictor."""
         self.batcher.close()
         if self._metrics is not None:
             self._metrics.forget(self._predictor)

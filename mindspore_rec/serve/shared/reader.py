@@ -93,7 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Enter the newest state; in the `with` block, the calling thread reads only its rows."""
+        """Enter the newest state; in the `with` block, the thread reads only this state's rows."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -133,7 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the returned function; return the function's result and the step."""
+        """Call the function that `start()` returns; return that function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -153,7 +153,7 @@ class _States:
         """Return the digests of all tables.
 
         Raises:
-            NoStateError: newer states were published while the rows were read.
+            NoStateError: a newer state was published while the rows were read.
         """
         sums = {
             name: DigestSum(rows_of_bits(self._memory.bits(i)), parts)
@@ -184,7 +184,7 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        For each part of the index, the thread leaves the state and enters it again. The writing
+        Between two parts of the index, the thread leaves the state and enters it again. The writing
         process waits for readers of older states, and fails if a reader stays for some seconds.
         """
         with self.inside() as state:
@@ -200,15 +200,14 @@ class _States:
         return entry
 
     def look(self) -> None:
-        """Do nothing: the writing process checks the run's directory."""
+        """Do nothing, because the writing process checks the run's directory."""
 
     def status(self, following: bool, poll_seconds: float) -> Status:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: has no effect here, unlike in `FollowedRun.status`.
-            poll_seconds: the writing process checks the run's directory at this interval, in
-                seconds.
+            following: ignored here, unlike in `FollowedRun.status`.
+            poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following
         late = self._pulse.complaint(poll_seconds) if following else None
@@ -229,7 +228,7 @@ class _States:
         )
 
     def apply(self, entry: Entry) -> None:
-        """Refuse to apply a checkpoint: the writing process applies checkpoints.
+        """Refuse to apply a checkpoint, because the writing process applies checkpoints.
 
         Raises:
             RuntimeError: always.
@@ -237,7 +236,7 @@ class _States:
         raise RuntimeError("another process applies checkpoints to shared rows")
 
     def follow(self, poll_seconds: float, awake: threading.Event, closed: threading.Event) -> None:
-        """Load the dense parameters of new states in advance, so that answers seldom wait."""
+        """Load the dense parameters of new states in advance, so that answers rarely wait."""
         seen = 0
         while not closed.wait(_LOOK_SECONDS):
             if self._memory.sequence != seen:
@@ -246,7 +245,7 @@ class _States:
                     pass
 
     def close(self) -> None:
-        """Do nothing: shared memory is freed when the last process closes the descriptor."""
+        """Do nothing, because the last process that closes the descriptor frees the memory."""
 
 
 def shared_predictor(
@@ -259,7 +258,7 @@ def shared_predictor(
     pulse: Pulse | None = None,
     poll_seconds: float = 0.1,
 ) -> Predictor:
-    """Return a predictor that reads shared rows; another process follows the run and writes them.
+    """Return a predictor that reads shared rows; another process follows the run and writes rows.
 
     Each answer uses only one state, the newest published state. The predictor never waits for a
     change.
@@ -269,11 +268,11 @@ def shared_predictor(
         copy: directory in which the writing process has stored a copy of the network.
         fd: descriptor of the shared memory.
         places: indexes of the memory's reader places that this process may use.
-        wait_seconds: seconds to wait for a first state.
+        wait_seconds: maximum time in seconds to wait for a first state.
         features: as for `Predictor`.
         pulse: pulse of the process that follows the run. Default: not known.
-        poll_seconds: the writing process follows the run, and checks the run's directory at this
-            interval, in seconds. Default: 0.1.
+        poll_seconds: seconds between two checks of the run's directory by the process that writes
+            the rows. Default: 0.1.
 
     Raises:
         ValueError: the features do not match the run.

@@ -17,9 +17,10 @@ __all__ = ["SharedRows"]
 class SharedRows:
     """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
-    Readers never wait for the writer. Each lookup reads only one version, the newest version when
-    the lookup begins. A row is freed when no reader needs it any more. The processes that the
-    server starts with `--workers` share the rows of their tables in the format of this class.
+    Readers never wait for the writer. Each lookup reads only one version: the version that is
+    newest when the lookup begins. A row is freed when no reader needs it any more. The processes
+    that the server starts with `--workers` share the rows of their tables in the format of this
+    class.
 
     Args:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The
@@ -79,14 +80,14 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """In one step, make all changes since the last version visible to readers."""
+        """In one step, show readers all changes since the last version."""
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
         """Free the rows that no reader needs; `publish` frees rows of the previous version.
 
         Raises:
-            RuntimeError: a lookup of some reader has run for 10 s.
+            RuntimeError: a reader's lookup has run for 10 s.
         """
         self._writer.settle()
 

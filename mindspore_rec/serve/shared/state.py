@@ -31,7 +31,7 @@ class PublishedState:
     """A published state from which reading processes answer requests.
 
     Attributes:
-        entry: the state's checkpoint, whose manifest has only the fields that `Status` needs.
+        entry: the state's checkpoint, whose manifest contains only the fields that `Status` needs.
         deltas_applied, fulls_loaded: as for `Status`.
         dense: the dense parameters by name.
         learned: state of the feature pipeline; None without a pipeline.
@@ -68,7 +68,7 @@ class PublishedState:
 
     @staticmethod
     def from_bytes(blob: bytes) -> PublishedState:
-        """Return the state; its arrays are parts of the blob.
+        """Return the state; the state's arrays are views of the blob.
 
         Raises:
             ValueError: the bytes are not the blob of a state.

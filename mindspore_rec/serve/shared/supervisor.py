@@ -45,7 +45,7 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 
 class Shared:
-    """Options, listening socket and shared memory of all processes.
+    """Options, listening socket and shared memory that all processes use.
 
     Args:
         options: of the command.
@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals. If a signal arrived before the child has set its own handlers, the parent's
-        # handlers would swallow it.
+        # Block signals. If a signal arrived before the child sets its own handlers, the parent's
+        # handlers would consume the signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -180,8 +180,8 @@ def supervise(
     Args:
         options: of the command.
         listener: the listening socket.
-        work: function that each worker runs. Its argument is the worker's index. It runs until
-            SIGTERM arrives, and returns the exit code.
+        work: function that each worker runs. The argument of the function is the worker's index.
+            The function runs until SIGTERM arrives, and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
     If a process ends with the exit code `FATAL`, the supervisor ends all processes.
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free the reader places of an ended process, since it may have ended during a lookup."""
+    """Free an ended process's reader places, since the process may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)
@@ -282,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; if memory is lacking, also a limit that may be the cause."""
+    """Return an error's name and text; if memory is short, also a limit that may be the cause."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):
@@ -294,7 +294,7 @@ def named_error(error: BaseException) -> str:
 
 
 def _write(shared: Shared) -> int:
-    """Follow the run for the rest of the process's life."""
+    """Follow the run until the process ends."""
     from mindspore_rec.serve.following.followed_run import FollowedRun
     from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 

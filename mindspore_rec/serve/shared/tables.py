@@ -47,7 +47,7 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 
 
 class WrittenTable:
-    """Table to which checkpoints are applied; readers see changes only after publication.
+    """Table to which checkpoints are applied; readers read changes only after publication.
 
     The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
@@ -61,7 +61,7 @@ class WrittenTable:
     Attributes:
         number: index of the table in the memory.
         spec: `arguments` and `key_dtype`.
-        drops_old_rows: whether the table drops rows that reach an age.
+        drops_old_rows: whether the table drops rows that reach an age limit.
     """
 
     has_optimizer = False
@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing: the memory was made for this number type."""
+        """Do nothing, because the memory was created for this number type."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time; a row without an event time ages from this time."""
+        """Set the first event time, at which the age of a row without event time begins."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
@@ -163,11 +163,11 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing: shared memory is freed when the last process closes the descriptor."""
+        """Do nothing, because the last process that closes the descriptor frees the memory."""
 
 
 class SharedTableRows:
-    """Rows of a table in the newest state of the shared memory, for the scrubber.
+    """Rows of a table in the shared memory's newest state, for the scrubber.
 
     Args:
         table: the table that this process writes.

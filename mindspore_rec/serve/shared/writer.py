@@ -62,7 +62,7 @@ class _Writer(Runner):
         }
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Raise an error: this process only writes rows and does not answer requests."""
+        """Raise an error, because this process only writes rows and does not answer requests."""
         raise RuntimeError("the process that writes does not answer")
 
     def specs_of_outputs(self) -> None:
@@ -73,7 +73,7 @@ class _Writer(Runner):
         """Prepare a state that replaces all rows and parameters.
 
         Each file is read from the disk only once. While one thread checks a file, a second thread
-        writes rows of the same table to the memory. Readers cannot see these rows yet.
+        writes rows of the same table to the memory. Readers cannot read these rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -102,10 +102,10 @@ class _Writer(Runner):
 
 
 class ServedInSharedMemory(Served):
-    """Served state in shared memory, for the one process that writes it.
+    """Served state in shared memory, for the only process that writes this memory.
 
-    Readers never wait for a change, and see a change only after publication. If another process
-    wrote the memory and has ended, this process continues from the published state.
+    Readers never wait for a change, and read a change only after its publication. If another
+    process wrote the memory and has ended, this process continues from the published state.
 
     Args:
         path: directory of the run.
@@ -172,7 +172,7 @@ class ServedInSharedMemory(Served):
         return True
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Make the network, then load a first state.
+        """Create the network, then load a first state.
 
         Raises:
             NotYetError: the network has no file yet.
@@ -206,7 +206,7 @@ class ServedInSharedMemory(Served):
         self.tables = self._runner.tables
 
     def show(self, report: Report) -> None:
-        """Make the first state visible to readers."""
+        """Show the first state to readers."""
         self._publish(self.progress, report)
 
     # ---- the next ones
@@ -269,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return `scrub`, or the last report if it is recent and differs in no important figure."""
+        """Return `scrub`, or the last report if it is recent and its main figures are equal."""
         if scrub is None:
             return None
         now = time.monotonic()
@@ -286,7 +286,7 @@ class ServedInSharedMemory(Served):
         return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def close(self) -> None:
-        """Do nothing: shared memory is freed when the last process closes the descriptor."""
+        """Do nothing, because the last process that closes the descriptor frees the memory."""
 
 
 def _news(report: dict[str, Any]) -> list[Any]:
@@ -294,7 +294,7 @@ def _news(report: dict[str, Any]) -> list[Any]:
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:
-    """Return the damaged checkpoint of a chain; if none is damaged, the last checkpoint.
+    """Return the damaged checkpoint of a chain; if no checkpoint is damaged, return the last.
 
     Raises:
         FileNotFoundError: a checkpoint was removed while it was read.

@@ -18,11 +18,11 @@ __all__ = ["CountFirstEpoch"]
 class CountFirstEpoch(Callback):
     """Callback that counts keys for admission only in the first epoch of a training.
 
-    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch, so
-    it is admitted in the second epoch. With this callback each id is counted only in the first
-    epoch. After the first epoch the counts are frozen. Admitted ids keep their rows and are
-    trained; no other id gets a row. When training ends, the admission thresholds are restored and
-    counting continues.
+    With `CountAdmission(2)` alone, an id that occurs once in the data is counted again in every
+    epoch, so the id is admitted in the second epoch. With this callback, each id is counted only in
+    the first epoch. After the first epoch, the counts are frozen. Admitted ids keep their rows and
+    are trained; no other id gets a row. When training ends, the admission thresholds are restored
+    and counting continues.
 
     A training resumed from a checkpoint starts a new first epoch. To continue the old first epoch
     instead, save the callback's state with `RecCheckpoint(..., states={"first_epoch": callback})`.
@@ -120,7 +120,7 @@ class CountFirstEpoch(Callback):
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training failed, restore the admission thresholds."""
+        """If the training has failed, restore the admission thresholds."""
         self._release()
 
     def _freeze(self) -> None:

@@ -23,22 +23,23 @@ _CHILD = "weight_average"  # name of the cell of averages in the train network
 
 
 class WeightAverage(ResumedCallback):
-    r"""Callback that averages the dense weights over the steps, for evaluations and the end.
+    r"""Callback that averages the dense weights over the steps, for evaluations and at the end.
 
     After step :math:`t`, with :math:`d` the decay and :math:`w_t` the weights,
 
     .. math::
         m_t = d \, m_{t-1} + (1 - d) \, w_t, \qquad \bar w_t = \frac{m_t}{1 - d^t}
 
-    with :math:`m_0 = 0`, as Adam does for its moments. So the first average is the first weights,
-    and the initial values of the weights do not count. Evaluations during the training (`fit`, an
-    `EvalCallback`) are made with the averages, and when the training ends, the model has the
+    with :math:`m_0 = 0`, as Adam does for its moments. So the first average equals the weights
+    after the first step, and the initial weights do not count. Evaluations during the training
+    (`fit`, an `EvalCallback`) use the averages. When the training ends, the model's weights are the
     averages. The training itself is unchanged. Rows of tables and moving statistics of
     normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
 
-    Checkpoints have the last weights and, beside them, the averages; a `Predictor` of a training's
-    checkpoints reads the last weights. An `EarlyStopping` restores the averages of the best
-    evaluation. To continue a training by `RecCheckpoint.restore`, make this callback first.
+    Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
+    training's checkpoints reads the last weights. An `EarlyStopping` restores the averages of the
+    best evaluation. To continue a training by `RecCheckpoint.restore`, create this callback before
+    the call of `restore`.
 
     Args:
         model: the `RecModel` that is trained.
@@ -48,7 +49,7 @@ class WeightAverage(ResumedCallback):
     Raises:
         TypeError: `model` is not a Model that can be trained.
         ValueError: `decay` is out of range; or a checkpoint was restored before this callback was
-            made (raised when training begins).
+            created (raised when training begins).
 
     Example:
         >>> import numpy as np
@@ -63,8 +64,9 @@ class WeightAverage(ResumedCallback):
         20
     """
 
-    # After a RecCheckpoint, which saves the last weights, and an EarlyStopping, which restores the
-    # best: then the model gets the averages.
+    # This callback is called after a RecCheckpoint, which saves the last weights, and after an
+    # EarlyStopping, which restores the best weights. After these callbacks, the model gets the
+    # averages.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:
@@ -81,7 +83,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Make averages of 0 a part of the train network, so that checkpoints have them."""
+        """Add averages of 0 to the train network, so that checkpoints contain the averages."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 
@@ -117,7 +119,7 @@ class WeightAverage(ResumedCallback):
         self._updated = updated
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Update the averages, if they have not been updated after this step."""
+        """Update the averages, unless they were already updated after this step."""
         run = run_context.original_args()
         step = steps_before(run) + run.cur_step_num
         if step == self._updated or not run.cur_step_num or self._averages is None:
@@ -130,14 +132,14 @@ class WeightAverage(ResumedCallback):
         self.catch_up(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Give the model the averages, unless the training was interrupted."""
+        """Set the model's weights to the averages, unless the training was interrupted."""
         self.catch_up(run_context)
         if not run_context.original_args().interrupted and self._averages is not None:
             self._averages.apply(self.decay)
 
     @contextmanager
     def applied(self, run_context: RunContext) -> Iterator[None]:
-        """Return a context in which the model has the averages, for an evaluation in a training.
+        """Return a context in which the model uses the averages, for evaluation during training.
 
         Args:
             run_context: argument of a callback's method.
@@ -156,7 +158,7 @@ class WeightAverage(ResumedCallback):
 
 @contextmanager
 def averaged_weights(run_context: RunContext) -> Iterator[None]:
-    """Return a context in which the model has the averages of the training's `WeightAverage`.
+    """Return a context in which the model uses the averages of the training's `WeightAverage`.
 
     Args:
         run_context: argument of a callback's method.
@@ -200,7 +202,7 @@ class _Averages(nn.Cell):
         self.count.set_data(Tensor(self.steps + 1, ms.int32))
 
     def apply(self, decay: float) -> list[np.ndarray]:
-        """Set the weights to the averages, if there are any; return the weights before."""
+        """Set the weights to the averages, if there are any; return the previous weights."""
         weights = self.__dict__["_weights"]
         before = [np.array(each.asnumpy()) for each in weights]
         if self.steps:

@@ -26,8 +26,8 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
 
     Args:
         callbacks: one callback, several callbacks, or None.
-        has_tables: True if the run trains tables. MindSpore's callbacks do not restore the rows of
-            tables.
+        has_tables: True if the run trains tables. The callbacks of MindSpore do not restore the
+            rows of tables.
 
     Raises:
         TypeError: a callback is not a `mindspore.train.Callback`.
@@ -50,7 +50,7 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
 
 
 def evaluation_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
-    """Return the callbacks with a method `on_eval_*`, which `fit` also calls during evaluations.
+    """Return the callbacks with methods `on_eval_*`, which `fit` also calls in evaluations.
 
     MindSpore's own callbacks are excluded, as in MindSpore's `fit`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves: callback that keeps loss, speed and metrics of a training, and writes TensorBoard."""
+"""Curves: callback that records a training's loss, speed and metrics, also for TensorBoard."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ _MOST_POINTS = 400
 
 
 class Curves(ResumedCallback):
-    """Callback that keeps at most 400 points of loss and speed, and the metrics of evaluations.
+    """Callback that records at most 400 points of loss and speed, and metrics of evaluations.
 
-    When there are 400 points, two neighbours become one, and later points stand for twice as many
-    steps. Steps are counted over restarts, if a `RecCheckpoint` is among the callbacks.
+    When there are 400 points, each pair of neighbouring points is merged into one point, and each
+    later point covers twice as many steps. Steps are counted over restarts, if a `RecCheckpoint` is
+    among the callbacks.
 
     Args:
         log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, no events.
-        steps: number of steps of the training, for the time left in the progress bar, if the data
-            do not tell their length. Default: None, unknown.
+        steps: number of steps of the training; the progress bar needs this number to show the
+            remaining time if the data have no known length. Default: None, unknown.
 
     Attributes:
-        points: `(step, mean loss, samples per second)` since the point before.
+        points: `(step, mean loss, samples per second)`, for the steps since the previous point.
         evaluations: `(step, metrics)` of each evaluation.
         steps: number of steps, over restarts.
         samples: number of rows, over restarts.
@@ -81,7 +82,7 @@ class Curves(ResumedCallback):
         self.evaluations = [(int(step), dict(metrics)) for step, metrics in state["evaluations"]]
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the file of events, and start the clock."""
+        """Open the file of events, and start to measure time."""
         if self._log_dir is not None:
             from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
 
@@ -92,7 +93,7 @@ class Curves(ResumedCallback):
             run.total_steps = max(0, self._steps - steps_before(run))
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Keep the loss of the step, and the metrics if there was an evaluation."""
+        """Record the loss of the step, and the metrics if there was an evaluation."""
         run = run_context.original_args()
         self.steps = steps_before(run) + run.cur_step_num
         self.samples = self._samples_before + run.samples
@@ -102,16 +103,16 @@ class Curves(ResumedCallback):
         self._take_evaluations(run)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Keep the metrics of an evaluation at the end of the epoch."""
+        """Record the metrics of an evaluation at the end of the epoch."""
         self._take_evaluations(run_context.original_args())
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Keep the last metrics, and close the file of events."""
+        """Record the last metrics, and close the file of events."""
         self._take_evaluations(run_context.original_args())
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training failed, close the file of events."""
+        """If the training has failed, close the file of events."""
         self._close()
 
     def _add_point(self, run: Any) -> None:

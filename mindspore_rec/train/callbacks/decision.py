@@ -17,8 +17,9 @@ class Decision(Callback):
     """Callback that passes the metrics of each evaluation to a function.
 
     Args:
-        ends: function of the metrics. If it returns True, the training ends after the step.
-        reason: reason in the summary of the training.
+        ends: function of the metrics. If the function returns True, the training ends after the
+            step.
+        reason: reason that the summary of the training shows.
 
     Example:
         >>> decision = Decision(lambda metrics: metrics["auc"] < 0.5, "worse than chance")
@@ -36,7 +37,7 @@ class Decision(Callback):
         self._seen = 0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Decide after an evaluation in an epoch."""
+        """Decide after an evaluation within an epoch."""
         self._decide(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
@@ -56,7 +57,7 @@ class StopAt(Callback):
 
     Args:
         step: the last step.
-        reason: reason in the summary of the training.
+        reason: reason that the summary of the training shows.
 
     Example:
         >>> callback = StopAt(1000, "as many steps as before")

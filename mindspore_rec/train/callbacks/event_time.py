@@ -23,19 +23,19 @@ class EventTime(Callback):
     Use this callback for batches of a Dataset that `get_insert_func` has converted. The callback is
     also needed for plain batches if the times are one of the network's inputs. Batches of
     `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, already have an
-    event time. If a batch has an event time, `RecModel` sets it on the tables. The column of times
-    follows the columns of the features, as in batches of `get_insert_func`.
+    event time. If a batch has an event time, `RecModel` sets this time in the tables. The column of
+    times follows the columns of the features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
-        tables: the tables whose event time is set, or their network.
-        place: index of the column of times in the batch, from 0. Default: the number of features,
-            the index at which `get_insert_func` puts the times.
+        tables: the tables whose event time is set, or the network that contains the tables.
+        place: index of the column of times in the batch, counted from 0. Default: the number of
+            features, the index at which `get_insert_func` puts the times.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
-            table that evicts by age is missing. The error is also raised during training if a batch
-            has no column of times, or if the times are not seconds since 1970.
+            table that evicts by age is missing. During training, these errors are also raised if a
+            batch has no column of times, or if the times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

@@ -30,9 +30,9 @@ class EvictCallback(Callback):
     The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
     measured when the callback evicts. After an eviction, lookups no longer find the rows that were
     too old. The memory of evicted rows is freed in slices during the following steps, without a
-    pause. Each eviction starts both intervals again. With several workers, all workers evict at the
-    same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for the rows
-    of all workers together.
+    pause. After each eviction, both intervals start again. With several workers, all workers evict
+    at the same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for
+    the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -40,7 +40,8 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: number of rows above which a table evicts, checked after each step, or None.
+        evict_rows: number of rows above which a table evicts, or None. The callback checks the
+            number of rows after each step.
         evict_bytes: bytes of a table's rows and index above which the table evicts, or None.
 
     Attributes:
@@ -52,7 +53,7 @@ class EvictCallback(Callback):
             and limits are None.
         ValueError: no table of the network evicts by callback (raised when training begins).
 
-    The callback is modelled on the `EvictHook` of Rec SDK.
+    The callback is similar to the `EvictHook` of Rec SDK.
 
     Example:
         >>> EvictCallback(evict_time_interval=3600, evict_step_interval=None).evictions
@@ -161,12 +162,12 @@ class EvictCallback(Callback):
 
 
 class EvictedKeysCallback(Callback):
-    """Callback that, after each step with evictions, passes evicted keys to a function or file.
+    """Callback that passes evicted keys to a function or file after each step with evictions.
 
     Args:
-        receiver: function that takes a table's name and the table's `EvictedKeys`, or the path of a
-            file to append to. One line is appended for each key: table, key, reason, step and event
-            time, separated by tabs.
+        receiver: function with two arguments, a table's name and the table's `EvictedKeys`; or the
+            path of a file, to which lines are appended. One line is appended for each key: table,
+            key, reason, step and event time, separated by tabs.
 
     Raises:
         TypeError: `receiver` is neither a callable nor a path.
@@ -214,7 +215,7 @@ class EvictedKeysCallback(Callback):
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training failed, stop collecting evicted keys."""
+        """If the training has failed, stop collecting evicted keys."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

@@ -133,7 +133,7 @@ class _Watch(ResumedCallback):
         return gain > self.min_delta
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
-        """Called after an evaluation with the best value so far."""
+        """This method is called after an evaluation with the best value so far."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
         """Act after another evaluation."""
@@ -145,20 +145,21 @@ class EarlyStopping(_Watch):
     When the training ends, even without an early stop, the callback restores the state of the best
     evaluation (dense parameters, rows, optimizer state and learning rates). The best weights are
     saved as a checkpoint in a temporary directory. Each better evaluation replaces the checkpoint
-    of the best weights. After Ctrl-C the model keeps its last weights.
+    of the best weights. After Ctrl-C, the model keeps its last weights.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
     count.
 
     A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
-    callback. With a `RecCheckpoint`, the best weights are kept in the checkpoint directory's folder
-    `best`. After the training, they remain there. A training that was killed and restarted
-    therefore ends like an uninterrupted training. A training that stopped early and is started
-    again does no step and restores the best weights.
+    callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint directory's
+    folder `best`, and remain there after the training. A training that was killed and restarted
+    therefore has the same result as an uninterrupted training. If a training has stopped early and
+    is started again, it does no step and restores the best weights.
 
-    With `cuts`, the training first goes back to the best weights and continues with lower learning
-    rates, and ends only if that is used up. Constant rates are lowered, as by `ReduceLROnPlateau`.
+    With `cuts`, the training does not end at first: it goes back to the best weights and continues
+    with lower learning rates, at most `cuts` times. Constant rates are lowered, as by
+    `ReduceLROnPlateau`.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -167,35 +168,37 @@ class EarlyStopping(_Watch):
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
-        directory: existing directory in which the temporary directory is made. Workers on several
-            hosts need a directory that all hosts share. The directory is not used if a
+        directory: existing directory in which the temporary directory is created. If workers run on
+            several hosts, all hosts must share the directory. The directory is not used if a
             `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
             temporary files.
-        cuts: number of times that, instead of ending, the training goes back to the state of the
-            best evaluation and multiplies its learning rates by `factor`. After that, the count of
-            evaluations without improvement starts again from 0. Needs `restore_best`. Default: 0.
-        factor: number in (0, 1), for `cuts`. Default: 0.2.
+        cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
+            state of the best evaluation and multiplies its learning rates by `factor`. After each
+            cut, the count of evaluations without improvement starts again from 0. Needs
+            `restore_best`. Default: 0.
+        factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
         best: best value so far; None if there was no evaluation yet.
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
         path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). Steps that were taken back do not count.
+            steps, factor of the learning rates). Steps that a return to the best weights has undone
+            do not count.
 
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
-        ValueError: the training is a restart, and the best weights before the restart are missing;
-            or there are `cuts`, and the optimizers have no constant rate (raised when training
-            begins).
+        ValueError: the training is a restart, and the best weights from before the restart are
+            missing; or `cuts` is set, and the optimizers have no constant rate (raised when
+            training begins).
         OSError: the best weights cannot be written (raised during training).
 
     Example:
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # A RecCheckpoint must be called first. So it saves the last state, and then this callback
-    # restores the best weights.
+    # A RecCheckpoint must be called before this callback. So the RecCheckpoint saves the last
+    # state, and then this callback restores the best weights.
     runs_last = 2
 
     path: list[tuple[int, float]]
@@ -261,13 +264,13 @@ class EarlyStopping(_Watch):
         """Save the best weights of the next training in a folder that remains after the training.
 
         Args:
-            folder: folder for the weights; made if missing.
+            folder: folder for the weights; it is created if it does not exist.
             newest_step: function that returns the step of the newest checkpoint of the training.
         """
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """If the training had stopped early before it was restarted, stop at once.
+        """If the training stopped early before the restart, stop at once.
 
         Raises:
             ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
@@ -307,7 +310,7 @@ class EarlyStopping(_Watch):
         self._remove()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training failed, remove the temporary directory."""
+        """If the training has failed, remove the temporary directory."""
         self._remove()
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
@@ -335,7 +338,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Remove files that a dead process left in the directory for the best weights."""
+        """From the directory for the best weights, remove files of processes that have ended."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -344,8 +347,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        The newest checkpoint may have been saved before its step was evaluated. In this case, a
-        restart needs the best weights of an earlier step.
+        The newest checkpoint may have been saved before the evaluation that followed its step. In
+        this case, a restart needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -395,17 +398,17 @@ class EarlyStopping(_Watch):
 class ReduceLROnPlateau(_Watch):
     """Callback that lowers the learning rate when an evaluation metric has stopped improving.
 
-    All constant learning rates of the optimizers are multiplied by `factor`. These are the rates of
-    dense parameters, of tables and of each parameter group. A checkpoint saves the lowered rates.
-    Rates of `FTRL` are not lowered, because its state is in units of 1 / rate. In a
-    `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
+    All constant learning rates of the optimizers are multiplied by `factor`. The rates of dense
+    parameters, of tables and of all parameter groups are lowered. A checkpoint saves the lowered
+    rates. Rates of `FTRL` are not lowered, because the state of `FTRL` is in units of 1 / rate. In
+    a `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
     count. A `RecCheckpoint` among the callbacks saves this callback's state. With the saved state,
-    a restarted training lowers the rates at the same steps as an uninterrupted training. BARS
-    measured its results for click models with this method, with a factor of 0.1 and a patience of
-    1.
+    a restarted training lowers the rates at the same steps as an uninterrupted training. The
+    benchmark BARS used this method for its results of click models, with a factor of 0.1 and a
+    patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -448,8 +451,8 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever the order
-    # of the list.
+    # This callback is called after an EvalCallback and before a RecCheckpoint, in any order of the
+    # list of callbacks.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:

@@ -95,7 +95,7 @@ class EvalCallback(ResumedCallback):
 
     If a `RecCheckpoint` is among the callbacks, evaluations after a restart continue as if the
     training had not stopped. Steps are counted from the beginning of the run. If an evaluation was
-    due when the training stopped, it is made after the restart.
+    due when the training stopped, the evaluation is made after the restart.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
@@ -103,7 +103,7 @@ class EvalCallback(ResumedCallback):
             from the start.
         every_steps: steps between two evaluations, at least 1. Default: None, which evaluates only
             at the ends of epochs.
-        at_epoch_end: whether to evaluate at the end of each epoch. For `online_train`, whose epochs
+        at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, whose epochs
             have `sink_size` steps, use False. Default: True if `every_steps` is None.
 
     Attributes:
@@ -167,7 +167,7 @@ class EvalCallback(ResumedCallback):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """After the last step, evaluate if training was not interrupted and the loss is finite."""
+        """After the last step, evaluate unless interrupted or the loss is not finite."""
         run = run_context.original_args()
         if not run.interrupted and self._is_finite(run):
             self._evaluate(run_context)
@@ -234,9 +234,9 @@ class StopOnNaN(Callback):
 class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
-    For a stream, the callback also shows the lag: the number of messages in the topic that have not
-    been read into a batch yet. On a terminal the display is a progress bar. Without a terminal, for
-    example in a log file, the callback prints a line every `every_seconds` seconds.
+    For a stream, the callback also shows the lag: the number of messages in the topic that no batch
+    contains yet. On a terminal the display is a progress bar. Without a terminal, for example in a
+    log file, the callback prints a line every `every_seconds` seconds.
 
     Args:
         every_seconds: if there is no terminal, seconds between two printed lines, above 0. Default:

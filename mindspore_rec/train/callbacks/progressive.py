@@ -32,11 +32,11 @@ class ProgressiveValidation(Callback):
     """Callback that scores each batch before its training step: AUC, log loss, calibration.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
-    row of the stream is therefore first used for a test and then for training, so no separate test
-    data are needed. The metrics are exact over the last `window` rows. The metrics and `drift` are
-    shown in the progress bar and stored in `run_context.original_args().metrics`. `drift` is the
-    log loss of the window minus the log loss of all rows so far. A `drift` above 0 shows that the
-    model has become worse.
+    row of the stream is therefore first predicted and then trained on, so no separate test data are
+    needed. The metrics are exact over the last `window` rows. The metrics and `drift` are shown in
+    the progress bar and stored in `run_context.original_args().metrics`. `drift` is the log loss of
+    the window minus the log loss of all rows so far. A `drift` above 0 shows that the model has
+    become worse.
 
     The callback costs one additional forward pass per step. With several workers, each worker
     computes the metrics over the rows of all workers, in the order of the workers. All workers
@@ -108,7 +108,7 @@ class ProgressiveValidation(Callback):
         self._held = 0
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Score the batch of the step."""
+        """Predict the rows of the step's batch."""
         run = run_context.original_args()
         batch = run.train_dataset_element
         prediction = as_predictions(

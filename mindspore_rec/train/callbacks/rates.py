@@ -39,7 +39,8 @@ class RateSchedule(ResumedCallback):
     rates. While the factor changes, the callback replaces rates that another callback has set. So
     with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`, use a warm-up that ends before
     the second evaluation, and no `total`. If a `RecCheckpoint` is among the callbacks, the factors
-    continue after a restart. When the training ends, the rates are as before the first step.
+    continue after a restart. When the training ends, the callback restores the rates that were set
+    before the first step.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
@@ -118,7 +119,7 @@ class RateSchedule(ResumedCallback):
         self._last = factor
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Set the rates as before the training, unless the training was interrupted."""
+        """Restore the rates from before the training, unless the training was interrupted."""
         run = run_context.original_args()
         if self._base and not run.interrupted:
             rates = constant_rates(run.train_network, type(self).__name__)

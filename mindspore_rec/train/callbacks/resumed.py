@@ -12,7 +12,7 @@ __all__ = ["ResumedCallback", "steps_before"]
 
 
 class ResumedCallback(Callback):
-    """Callback with a state that belongs to a single training and its restarts.
+    """Callback whose state belongs to a single training, including its restarts.
 
     When a training begins, state from an earlier training is reset. After the reset, a
     `RecCheckpoint` among the callbacks passes the saved state to `go_on`. A state passed to
@@ -46,7 +46,7 @@ class ResumedCallback(Callback):
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
-        """Add this step's results to the state, which is saved next."""
+        """Add this step's results to the state, before the state is saved."""
 
     def __enter__(self) -> Any:
         """Begin a training."""
@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return how many steps the run's RecCheckpoint had counted when this training began.
+    """Return the number of steps in the run's RecCheckpoint when this training began.
 
     Args:
         run: parameters of the training.

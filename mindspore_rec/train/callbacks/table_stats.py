@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
-All statistics from `table.stats()` are published. `_METRICS` describes the known numbers. An
-unlisted number is published as a gauge under its own name.
+All statistics from `table.stats()` are published. `_METRICS` describes the statistics that have a
+fixed name and help text. An unlisted number is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["TableStats"]
 _PREFIX = "mindspore_rec_table_"
 _RATE = "inserts_per_second"
 
-# For each key of stats(): True if the number never falls, and a description of the number.
+# Maps each key of stats() to two values: True if the number never falls, and a description of the
+# number.
 _METRICS: dict[str, tuple[bool, str]] = {
     "rows": (False, "Rows in memory."),
     "candidates": (False, "Keys that are counted and not admitted yet."),
@@ -183,7 +184,7 @@ class TableStats(Callback):
             self._report(step)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Report again if there was a step since the last report, and close the outputs."""
+        """Report again if a step has finished since the last report, and close the outputs."""
         step = run_context.original_args().cur_step_num
         if step != self._reported_step:
             self._report(step)

@@ -76,13 +76,13 @@ class Validation(EvalCallback):
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
-        # A restart may begin at the end of an epoch, with no step of that epoch left to train.
+        # A restart may begin at the end of an epoch, if all steps of the epoch are finished.
         trained = not run.interrupted and run.data_passes.taken and self._is_finite(run)
         if trained and _is_due(self._frequency, run.cur_epoch_num):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Store the last evaluation's metrics for the training summary."""
+        """Store the last evaluation's metrics, which the training summary shows."""
         self._show_last(run_context.original_args())
 
     def _show_last(self, run: Any) -> None:

@@ -22,7 +22,7 @@ BEST = "best"  # folder for best weights in the run's directory
 
 
 class CallbackStates:
-    """States of a training's callbacks that have a `state_name` and are not in `given`.
+    """States of callbacks that have a `state_name`, except the objects in `given`.
 
     Args:
         callbacks: all callbacks of the training.
@@ -96,7 +96,7 @@ class CallbackStates:
             )
 
     def catch_up(self, run_context: Any) -> None:
-        """Add this step's results to the callbacks' states, which are saved next."""
+        """Add this step's results to the callbacks' states, before the states are saved."""
         for callback in self._every.values():
             callback.catch_up(run_context)
 

@@ -65,7 +65,7 @@ class SavedPlace:
         passes: pass and batch at which to continue, for data without a state; None if no position
             was saved.
         path: path of the checkpoint.
-        step: number of training steps up to the checkpoint.
+        step: number of training steps before the checkpoint was written.
         new_data: whether the training continues with other data, read from their start.
     """
 
@@ -77,7 +77,7 @@ class SavedPlace:
 
 
 class DataPlace:
-    """Position in the data of one training, for a `RecCheckpoint`.
+    """Position in the training data, which a `RecCheckpoint` saves and restores.
 
     Args:
         starts_over: True if, after a restart, the data may start from the beginning. If True, the

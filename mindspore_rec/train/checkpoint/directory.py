@@ -74,7 +74,7 @@ def save_checkpoint(
             training cell saves everything.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
-            `path` is either the old or the new checkpoint. Default: False.
+            `path` is a complete checkpoint, either old or new. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
         publication: names the function that makes the network for predictors. Default: None; a
@@ -153,7 +153,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # The save fails with this error, so put the old checkpoint back.
+        # If the save fails, put the old checkpoint back.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -163,7 +163,7 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
-    """Return whether `target` is a checkpoint to be replaced."""
+    """Return whether `target` is a checkpoint that the new directory replaces."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
     if not os.path.lexists(target):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NetworkProcess: writes the network of a run as ONNX while training continues.
+"""NetworkProcess: writes a run's network to an ONNX file while training continues.
 
 A separate process is needed for two reasons. The run's builder makes tables with the same names as
 the tables of the training. Compiling in the training process would block the training.
@@ -36,7 +36,7 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 def what_is_missing() -> str:
-    """Return which packages a network as ONNX needs, and the remedy; '' if all are there."""
+    """Name the missing packages of the ONNX export and the remedy; '' if none are missing."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if not missing:
         return ""
@@ -44,12 +44,12 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return True if a network, or the reason why there is none, was written beside a model."""
+    """Return whether a network, or the reason for its absence, was written beside a model."""
     return (path / NETWORK).is_dir()
 
 
 def write_saved_network(path: Path) -> str:
-    """Write the network of a saved model as ONNX in a process of its own.
+    """Write the network of a saved model as ONNX, in a separate process.
 
     Args:
         path: directory that `RecModel.save` wrote.

@@ -51,40 +51,41 @@ class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
     When training begins, a full checkpoint is written if the directory is empty. The first
-    checkpoint is full. Then deltas follow; each delta has the changes since the previous delta.
-    Training waits only while the changes are copied. Another thread merges the last full checkpoint
-    and its deltas into a new full checkpoint. After the merge, checkpoints older than the newest
-    `keep` full checkpoints are removed.
+    checkpoint is full. Then deltas follow; each delta contains the changes since the previous
+    delta. Training waits only while the changes are copied. Another thread merges the last full
+    checkpoint and its deltas into a new full checkpoint. After the merge, checkpoints older than
+    the newest `keep` full checkpoints are removed.
 
     The callback runs after all other callbacks of a step. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
-    of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
-    and `states`. The state also includes the random number generators of Python, NumPy and
-    MindSpore. A resumed training and an uninterrupted training give bit-identical results if data
-    and callbacks depend on the saved state alone. Eviction by capacity is an exception: it chooses
-    victims from random samples, and a restart changes the samples.
+    of tables (rows, optimizer state, counters), dense parameters, the optimizer, the position in
+    the data, and `states`. The state also includes the random number generators of Python, NumPy
+    and MindSpore. A resumed training and an uninterrupted training give bit-identical results if
+    data and callbacks depend on the saved state alone. Eviction by capacity is an exception: it
+    chooses victims from random samples, and a restart changes the samples.
 
     There are two supported forms of training data. The first form is a source of batches with a
     state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source
-    with a state. The second form is a list, a finite Dataset, or similar data. These data have a
-    length, and each start of the program yields the same batches. After `restore()`, `RecModel`
-    resumes in the middle of a pass over data with a length. Batches of finished steps are read and
-    skipped. The argument `epoch` includes the epochs before the restart, so a restarted program
-    trains only on the remaining batches and epochs. An error is raised if the batches differ from
-    the batches before the restart. If `data_starts_over` is False, all other data are rejected
-    before the first step, such as a generator or a `GeneratorDataset` over a stream. The error
-    message says why the data cannot be resumed.
+    with a state. The second form is data with a length, such as a list or a finite Dataset. Data
+    with a length must yield the same batches after each start of the program. After `restore()`,
+    `RecModel` resumes in the middle of a pass over data with a length. Batches of finished steps
+    are read and skipped. The argument `epoch` includes the epochs before the restart, so a
+    restarted program trains only on the remaining batches and epochs. An error is raised if the
+    batches differ from the batches that were read before the restart. If `data_starts_over` is
+    False, all other data are rejected before the first step, such as a generator or a
+    `GeneratorDataset` over a stream. The error message says why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta contains all changes since the last delta that was written.
-    While a stream has no messages, intervals in seconds continue, and a failed delta is written
-    again after 5 seconds. Intervals in steps continue at the next step.
+    While a stream has no messages, checkpoints with intervals in seconds are still written, and a
+    failed delta is written again after 5 seconds. Checkpoints with intervals in steps wait for the
+    next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
     workers. Each worker saves its own random generators and `states`. If the number of workers has
-    changed, an object with a method `load_worker_states(states, worker, workers)` gets the states
-    of all workers. Any other object must have had the same state on all workers.
+    changed, an object with a method `load_worker_states(states, worker, workers)` receives the
+    states of all workers. Any other object must have had the same state on all workers.
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
@@ -112,8 +113,8 @@ class RecCheckpoint(Callback):
     Attributes:
         directory: directory of the run.
         step: number of training steps since the run began, over all restarts. At the end of a
-            training, if rows or weights have changed since the last save, they are saved too, and
-            the number grows by 1.
+            training, if rows or weights have changed since the last save, these changes are saved
+            too, and `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -253,14 +254,14 @@ class RecCheckpoint(Callback):
                 checkpoint contains the position in the new data. Default: False.
 
         Returns:
-            Number of training steps of the restored state. None if there is no checkpoint; nothing
-            is changed then.
+            Number of training steps of the restored state. If there is no checkpoint, None, and
+            nothing changes.
 
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
                 the position in the data cannot be saved. The error is also raised if the model,
-                data or `states` do not match the checkpoint. Data and checkpoint do not match if
-                only one of them has a position in a stream.
+                data or `states` do not match the checkpoint. The data do not match the checkpoint
+                if only the data, or only the checkpoint, have a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -326,7 +327,7 @@ class RecCheckpoint(Callback):
     # ---- the callback
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the directory, and write the first checkpoint of a run.
+        """Open the directory and, for a new run, write the first checkpoint.
 
         Raises:
             ValueError: the position in the data cannot be saved or is not the restored position; or
@@ -377,7 +378,7 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """While a stream has no messages, save if an interval is over or a write has failed.
+        """While a stream has no messages, save if an interval has passed or a write has failed.
 
         The training loop calls this method several times per second while it waits for data.
         Several workers call this method together.
@@ -414,11 +415,11 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state, and wait for the end of the write.
+        """Save the last state, and wait until it is written.
 
-        If rows changed after the last step was saved, they are saved under the next step number. If
-        a training makes no step, limits and weights that changed after `restore()` are still saved,
-        under the next step number.
+        If rows changed after the last step was saved, the rows are saved under the next step
+        number. Limits and weights that changed after `restore()` are saved even if a training makes
+        no step, under the next step number.
 
         Raises:
             OSError: the state cannot be written.

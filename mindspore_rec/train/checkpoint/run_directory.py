@@ -58,7 +58,7 @@ def locked(root: Path, team: Team) -> Iterator[None]:
 
 
 def open_to_write(root: Path, newest: int) -> FileLock:
-    """Make a run's directory if missing, lock it, and remove temporary files of dead processes.
+    """Make and lock a run's directory, and remove temporary files of processes that have ended.
 
     Args:
         root: the directory.

@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """Path, stall seconds and write seconds of a delta that could not be written."""
+    """A delta that could not be written: its path, stall seconds and write seconds."""
 
     path: Path
     stall_seconds: float
@@ -46,7 +46,7 @@ class Save:
     """Numbers about one written checkpoint.
 
     Attributes:
-        step: number of training steps up to the checkpoint.
+        step: number of training steps before the checkpoint.
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
         stall_seconds: seconds that training waited for the checkpoint.
@@ -125,7 +125,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each thread has a channel to the same thread on the other workers."""
+        """Start the threads; each has a channel to the same thread on the other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -202,7 +202,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait for the delta being written; after a failure, its changes go into the next delta."""
+        """Wait for the delta being written; if this fails, the next delta includes its changes."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -218,9 +218,9 @@ class RunWriter:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
         The directory exists if syncing the rename failed and undoing the rename failed too. A
-        predictor may already serve the delta, so the directory must not be removed. This delta must
-        be the parent of the next delta, because a chain cannot contain two deltas with the same
-        parent.
+        predictor may already serve the delta, so the directory must not be removed. The failed
+        delta must be the parent of the next delta, because a chain cannot contain two deltas with
+        the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be
@@ -251,7 +251,7 @@ class RunWriter:
         return any(self._team.all(differs))
 
     def has_unsaved_weights(self, cell: nn.Cell) -> bool:
-        """Return whether table limits or weights on any worker differ from the newest saved state.
+        """Return whether any worker's table limits or weights differ from the newest saved values.
 
         Call `finish_merge` first.
 
@@ -333,7 +333,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Record a written checkpoint; worker 0 announces it once, even if the call fails."""
+        """Record a written checkpoint; worker 0 announces it once, even if announcing fails."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )

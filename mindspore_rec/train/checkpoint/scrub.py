@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows of tables that keep digests, except rows that were updated since the last delta.
+    """Rows to scrub: rows of tables that keep digests, unless updated since the last delta.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
@@ -36,7 +36,7 @@ class DigestedRows:
         self._left: deque[tuple[TableParameter, int, int]] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of parts, each of which counts as one row."""
+        """Begin a round; return the number of parts; a part counts as one row."""
         self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:
@@ -49,7 +49,7 @@ class DigestedRows:
         """Compare the rows of a part with their digests.
 
         Raises:
-            RuntimeError: rows have changed by themselves.
+            RuntimeError: rows have changed without an update.
         """
         if not self._left:  # the last part had damaged rows
             return Slice(0, True)
@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows on Redis and SSDs; every row has a checksum.
+    """Rows to scrub on Redis and SSDs, where every row has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out
@@ -94,7 +94,7 @@ class TierRows:
         """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
-            RowDamagedError: rows have changed by themselves. This error is a RuntimeError.
+            RowDamagedError: rows have changed without an update. This error is a RuntimeError.
         """
         try:
             rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)

@@ -130,7 +130,7 @@ class _Changes:
 
 
 class Delta:
-    """Copy of everything in a network that changed since its tables were last marked.
+    """Copy of the changes in a network since its tables were last marked.
 
     Args:
         cell: the training cell.
@@ -167,10 +167,10 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests that the tables keep. They describe the state that includes this delta.
+        """Store the digests that the tables keep.
 
-        Mark the tables first, then call this method. No row has changed since the copy, so reading
-        the kept digests costs nothing.
+        The digests describe the state that includes this delta. Mark the tables first, then call
+        this method. No row has changed since the copy, so reading the kept digests costs nothing.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that detect if a network has changed since a checkpoint."""
+"""Functions that detect whether a network has changed since a checkpoint."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class Worker:
     def wait(self) -> Any:
         """Wait until the worker is idle; return the function's result or raise its error once.
 
-        Returns:
-            Result of the function; None if there is no function or its result was returned before.
+        Returns: Result of the function; None if no function has run or its result was returned
+            before.
         """
         future, self._future = self._future, None
         return None if future is None else future.result()

@@ -22,11 +22,12 @@ __all__ = ["WorkerStates"]
 class WorkerStates:
     """States of a checkpoint for one worker; the number of workers may have changed.
 
-    If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
+    If the number of workers is unchanged, each worker restores its own states, bit for bit. If the
     number of workers has changed, the states are restored as follows.
 
     * The training data load the states of all workers, and are divided among the present workers.
-    * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
+    * An object with `load_worker_states(states, worker, workers)` receives the states of all
+      workers.
     * Any other object is restored only if its state was the same on all workers.
     * Random generators of a new worker get states derived from worker 0's states.
 
@@ -61,11 +62,11 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes, or None; worker 0's position if workers have changed."""
+        """Return the position in passes, worker 0's if the number of workers changed, or None."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
-        """Return the callbacks' states by name, which are the same on all workers."""
+        """Return the callbacks' states by name, which must be the same on all workers."""
         return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
@@ -74,7 +75,7 @@ class WorkerStates:
             self.load(name, owner)
 
     def load(self, name: str, owner: Any) -> None:
-        """Load the saved state of an object into the object.
+        """Load an object's saved state into it.
 
         Raises:
             CheckpointError: the object rejects the state.

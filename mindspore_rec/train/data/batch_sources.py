@@ -232,8 +232,8 @@ class DatasetBatches(BatchSource):
         """Number of batches in a pass; None if endless, or if the data must be read to count them.
 
         If a generator has no length, `Dataset.get_dataset_size()` reads the generator to its end.
-        For an unbounded generator, it would never return. `get_dataset_size()` is therefore not
-        called for generators without a length.
+        For an unbounded generator, `get_dataset_size()` would never return. `get_dataset_size()` is
+        therefore not called for generators without a length.
         """
         if not _has_length(self._dataset):
             return None

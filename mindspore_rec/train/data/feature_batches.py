@@ -25,7 +25,7 @@ __all__ = ["FeatureBatches", "stream_batches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
+    """Source of batches of feature keys, as data of `RecModel.train`, `online_train` and `eval`.
 
     Each batch contains the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch, but the
@@ -33,7 +33,7 @@ class FeatureBatches(BatchWrapper):
     batch's event time on the tables in which the network looks up the features. For a Dataset, the
     threads of the pipeline compute the keys ahead of the step.
 
-    A batch is skipped if the pipeline's `prepare` removes all rows of the batch.
+    A batch is skipped if the pipeline's `prepare` removes all of its rows.
 
     If the source is a stream, the state of `FeatureBatches` includes the stream's position, so a
     `RecCheckpoint` can resume at the saved position.
@@ -46,7 +46,8 @@ class FeatureBatches(BatchWrapper):
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
-            state. A `Schema` is legal too. It makes its arrays and does not learn: fit it before.
+            state. A `Schema` is accepted too. A `Schema` yields its arrays and does not learn here,
+            so call `Schema.fit` before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the tables' event time with each batch. Default:
             the tables of the network that `RecModel` trains.
@@ -64,8 +65,8 @@ class FeatureBatches(BatchWrapper):
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
             or features do not fit the tables or a batch. The error is also raised if a training
             loop iterates over this object, a feature is the timestamp, and `tables` is None.
-        RuntimeError: raised in place of ValueError, with the same message, if a batch of a Dataset
-            does not fit.
+        RuntimeError: raised with the same message, in place of ValueError, if a Dataset's batch
+            does not fit the features.
 
     Example:
         >>> import mindspore as ms
@@ -180,7 +181,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the constructor's `tables` if not None.
+        """Return the tables whose event time is set: the constructor's `tables`, if passed.
 
         Args:
             tables: tables of the network that is trained.

@@ -22,7 +22,7 @@ _READ_ONCE = (GeneratorType, map, filter, zip)
 
 
 def check_batches_given(argument: str, data: Any, columns: BatchColumns) -> None:
-    """Check that `data` are several batches, not one batch or the columns of a batch.
+    """Check that `data` is a collection of batches, and not a single batch or its columns.
 
     Args:
         argument: name of the argument in the error message.
@@ -75,7 +75,7 @@ def check_read_again(argument: str, data: Any, times: int, what: str = "epochs")
         argument: name of the argument in the error message.
         data: the data.
         times: number of epochs or evaluations.
-        what: word that the message uses for the passes, such as "epochs" or "evaluations". Default:
+        what: what the error message calls the passes, such as "epochs" or "evaluations". Default:
             'epochs'.
 
     Raises:

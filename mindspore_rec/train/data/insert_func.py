@@ -21,7 +21,7 @@ class InsertFunc:
     """Function made by `get_insert_func`; call it with a Dataset, or a dict or tuple of columns.
 
     Args:
-        specs: FeatureSpec objects, a FeaturePipeline, or a Schema, which does not learn.
+        specs: FeatureSpec objects, a FeaturePipeline, or a Schema; a Schema does not learn.
         with_time: whether the output contains the batch's event time, if a feature is the
             timestamp. If False, the timestamp column is not read and not in the output. Default:
             True.

@@ -19,11 +19,11 @@ _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 
 
 def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
-    """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
+    """If the loss is a binary cross-entropy, check that the labels of a batch are in [0, 1].
 
     Labels outside [0, 1] would raise no error, but they would train the network towards ever
-    greater predictions. Labels that are not NumPy arrays or Tensors of numbers are accepted here
-    and rejected by other checks.
+    greater predictions. Labels that are not NumPy arrays or Tensors of numbers pass this check, and
+    other checks reject them.
 
     Args:
         batch: columns of the batch; the label is the last column.
@@ -32,7 +32,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
         where: name of the batch in the error message.
 
     Raises:
-        ValueError: a label is below 0 or above 1.
+        ValueError: a label is less than 0 or greater than 1.
 
     Example:
         >>> columns = BatchColumns(nn.Dense(1, 1), labelled=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaBatches: the arrays of a schema from batches of raw columns, made ahead by a thread."""
+"""SchemaBatches: a thread makes the arrays of a schema ahead, from batches of raw columns."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _AHEAD = 2  # batches; their arrays are made while the training computes
 
 
 class SchemaBatches(BatchWrapper):
-    """Batches of a schema's arrays, made from batches of raw columns.
+    """Batches of a schema's arrays, computed from batches of raw columns.
 
-    The scales of the schema must have learned before (`Schema.fit`); reading changes nothing. If
-    the schema has a time, training batches have the event time.
+    `Schema.fit` must have been called before; reading batches does not change the schema. If the
+    schema has a time column, training batches include the event time.
 
     Args:
         source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.
         schema: the schema.
         is_train: whether the batches are for training. Evaluations need no event time. Default:
             True.
-        with_group: whether an array `group` with the keys of the rows' groups, int64 ``[B]``, is
-            in front of the label. Default: False.
-        weight: name of a column of the source that has weights although the schema has none, for
-            the array `weight`. Default: None.
+        with_group: if True, an array `group` precedes the label: the keys of the rows' groups,
+            int64 ``[B]``. Default: False.
+        weight: column of the source from which the array `weight` is made, if the schema has no
+            weight column. Default: None.
     """
 
     def __init__(
@@ -111,5 +111,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """False: batches that were read ahead are lost when the iteration ends."""
+        """False, because batches that were read ahead are lost when the iteration ends."""
         return False

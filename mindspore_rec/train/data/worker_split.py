@@ -32,11 +32,11 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
-      workers together train on the same batch as a single process. So the number of steps, the
-      learning rates and the results are the same as in a single process. At each step, the workers
-      check that they have read the same batch.
-    * "batches": worker w takes the batches w, w + N, ... Each step therefore trains on N batches of
-      the data.
+      workers together train on the same batch as a single process. So a run needs the same number
+      of steps and learning rates as a single process, and gives the same results. At each step, the
+      workers check that they have read the same batch.
+    * "batches": worker w trains on the batches w, w + N, ... Each step therefore trains on N
+      batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.
 
     With one worker, all three choices return the data unchanged.
@@ -105,7 +105,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def length(self) -> int | None:
-        """Largest number of batches per pass of any worker; None if unknown or endless."""
+        """Number of batches per pass on the worker that has most; None if unknown or endless."""
         length = self.source.length
         workers = self._worker()[1]
         return length if length is None or self.by != "batches" else -(-length // workers)
@@ -159,7 +159,7 @@ def _row_count(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, first: int, last: int) -> Batch:
-    """Return some rows of a batch, and of its histories the values of these rows."""
+    """Return some rows of a batch, including the histories of these rows."""
     rows = _row_count(batch)
     made = list(batch.columns)
     ragged = ragged_places(batch.names)

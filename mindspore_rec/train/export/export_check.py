@@ -25,7 +25,7 @@ _MOST_ERROR = 1e-5
 def compare(
     made: NetworkFile, runner: GraphRunner, tables: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    """Compare the outputs of ONNX Runtime and MindSpore on batches of several sizes.
+    """Compare the outputs of ONNX Runtime and MindSpore for batches of several sizes.
 
     Raises:
         NotExportableError: the outputs differ.

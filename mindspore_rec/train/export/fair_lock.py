@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FairLock: a lock with which threads get the graph lock in the order in which they arrive."""
+"""FairLock: a lock that gives threads the graph lock in their order of arrival."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Lock that hands out `graph_lock` in order of arrival, so predictions cannot block updates.
+    """Lock that gives out `graph_lock` in order of arrival, so predictions cannot block updates.
 
-    The fastest thread gets a plain lock, and this is often the thread that has just released it. A
-    thread that already holds `graph_lock` acquires this lock without waiting.
+    A plain lock often goes to the thread that has just released the lock. A thread that already
+    holds `graph_lock` acquires this lock without waiting.
 
     Example:
         >>> lock = FairLock()
@@ -39,7 +39,7 @@ class FairLock:
         return self
 
     def __enter__(self) -> None:
-        # The first thread in the queue may be waiting for the lock that this thread holds.
+        # The first thread in the queue may be waiting for a lock that this thread holds.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()

@@ -23,7 +23,7 @@ _GROUP = "frozen_group"
 
 
 class FrozenTable(nn.Cell):
-    """A table's rows as Parameters: the sorted keys, and the rows in the order of the keys.
+    """A table as two Parameters: the sorted keys, and the rows in the order of the keys.
 
     Args:
         table: the table to copy the rows from.
@@ -55,11 +55,11 @@ class FrozenTable(nn.Cell):
         """Keep the parameter names, so that a file has only one set of rows per table."""
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids."""
+        """Return the rows of the ids."""
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids for other methods, because a graph cannot call its own cell."""
+        """Return the rows of ids for `construct` and `lookup_eval`."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat
@@ -70,11 +70,11 @@ class FrozenTable(nn.Cell):
         return ops.gather(self.rows, place, 0).reshape((*ids.shape, -1))
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return the rows of ids, in place of `TableParameter.lookup_eval`."""
+        """Return the rows of the ids; replaces `TableParameter.lookup_eval`."""
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
+        """Return the combined rows of bags `[bags, length]`; replaces a table's `pool_eval`."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)
@@ -86,7 +86,7 @@ class FrozenTable(nn.Cell):
 
 
 class _FrozenGroup(nn.Cell):
-    """Rows of a group of tables, with one table per column of ids."""
+    """Rows of several tables, of which each serves one column of ids."""
 
     def __init__(self, tables: list[FrozenTable]) -> None:
         super().__init__(auto_prefix=False)

@@ -28,13 +28,13 @@ class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
     After an operator has raised an error (for an id outside a vocabulary, for example), a MindSpore
-    graph returns no outputs any more. After an operator's error, the runner recompiles the graph
+    graph can no longer return outputs. After an operator's error, the runner recompiles the graph
     for the next call.
 
     Args:
         network: the network.
-        inputs: inputs of the network. Sizes of -1 are dynamic dimensions of one graph. If None, the
-            inputs are unknown, and `CellCaller` makes the graphs.
+        inputs: inputs of the network. Sizes of -1 are dynamic dimensions of one graph. If `inputs`
+            is None, the inputs are unknown, and `CellCaller` compiles the graphs.
         features: as `Runner.features`. Default: None.
         owned: True if `close` frees the network's tables. Default: False.
 
@@ -63,7 +63,7 @@ class GraphRunner(Runner):
         self._caller = self._new_caller()
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Compute the outputs now, because the network's state may change later."""
+        """Wait for the outputs here, because the network's state may change later."""
         tensors = [Tensor.from_numpy(_writable(each)) for each in arrays]
         try:
             outputs = self._caller(False, *tensors)
@@ -97,7 +97,7 @@ class GraphRunner(Runner):
             load_chain(self.network, chain)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set Parameters in place, because the compiled graph keeps using the same memory."""
+        """Set Parameters in place, because the compiled graph continues to use the same memory."""
         for parameter, array in values:
             memory = parameter.asnumpy()
             memory[...] = array

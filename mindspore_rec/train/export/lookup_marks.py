@@ -55,8 +55,8 @@ class LookupMark(nn.Cell):
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # The returned value has the right shape, and depends on all inputs of the lookup. The value
-        # is never computed.
+        # The returned value has the right shape, and the graph that computes the value includes all
+        # inputs of the lookup. The graph is exported but never run.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:

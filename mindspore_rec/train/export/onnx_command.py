@@ -29,7 +29,7 @@ __all__ = ["main"]
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended; a restarted parent starts a new process."""
+    """End this process when its parent ends; after a restart, the parent starts a new process."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

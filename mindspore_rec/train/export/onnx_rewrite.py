@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrite an ONNX model from `mindspore.export` for serving.
 
-MindSpore exports a model for one batch size. The export uses an unusual size, `BATCH`; this module
-replaces `BATCH` in shapes by "any". In the exported model, a Parameter replaces the table, and a
-lookup is a Gather of this Parameter. This module removes lookups from the model. The results of
-lookups become inputs of the model.
+MindSpore exports a model for one batch size. The export uses an unusual batch size, `BATCH`; this
+module replaces `BATCH` in shapes by a size that may vary. In the exported model, a Parameter
+replaces the table, and a lookup is a Gather of this Parameter. This module removes lookups from the
+model. The results of lookups become inputs of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NotExportableError(Exception):
 
 @dataclass(frozen=True)
 class Cut:
-    """A lookup that was cut out of a model.
+    """A lookup that was removed from a model.
 
     The fields are the names of the lookup's Parameter, result and ids in the model. For a lookup of
     bags, `offsets` and `weights` may also be set.
@@ -52,7 +52,7 @@ class Cut:
 
 
 def free_batch(model: Any) -> None:
-    """Change a model to take batches of any size.
+    """Change a model to accept batches of any size.
 
     Raises:
         NotExportableError: the batch size occurs outside of shapes.
@@ -147,7 +147,7 @@ def _refuse_batch(name: str, value: np.ndarray) -> None:
 def cut_lookups(
     model: Any, marks: Mapping[str, bool], parameters: Sequence[str]
 ) -> tuple[bytes, bytes, list[Cut]]:
-    """Cut lookups out of the model, and turn parameters into inputs.
+    """Remove lookups from the model, and turn parameters into inputs.
 
     Args:
         model: ONNX model from `mindspore.export`.

@@ -29,7 +29,7 @@ def open_by_mindspore(
     inputs: Sequence[TensorSpec | str] | None,
     choose_mode: bool = False,
 ) -> GraphRunner:
-    """Return the runner of a network whose values are not loaded yet.
+    """Return a runner for a network, before the checkpoint's values are loaded.
 
     Args:
         entry: checkpoint that will be loaded into the network.
@@ -37,8 +37,8 @@ def open_by_mindspore(
             the network. A network made here has its own tables, which its runner frees.
         inputs: inputs of the network. Default: the inputs from the network's `set_inputs` or from
             the checkpoint.
-        choose_mode: True to set MindSpore's graph mode, if no other code in the process has set the
-            mode.
+        choose_mode: True to set MindSpore's graph mode, unless other code in the process has set
+            the mode.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the checkpoint has no builder.

@@ -15,7 +15,7 @@ __all__ = ["BatchColumns", "column_title", "input_names"]
 class BatchColumns:
     """Names of the columns of a network's batches, for error messages.
 
-    Names are looked up only for a message, because the look-up in a data set is slow.
+    Names are read only for an error message, because a data set returns its names slowly.
 
     Args:
         network: the network, which takes the columns without the label.

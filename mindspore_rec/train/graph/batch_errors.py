@@ -98,7 +98,7 @@ class _Reason:
         self._batch = batch
 
     def found(self) -> str:
-        """Return the reason why the batch does not fit, or an empty string."""
+        """Return the reason why the batch does not fit the network, or an empty string."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_class() or self._wrong_shape()
@@ -197,7 +197,7 @@ class _Reason:
         return self._wrong_width() or self._wrong_label_shape()
 
     def _wrong_width(self) -> str:
-        """Return the reason if rows of a column have the wrong length for a layer."""
+        """Return the reason if rows of a column have a length that a layer does not accept."""
         match = _OTHER_WIDTH.search(self._text)
         if match is None:
             return ""

@@ -29,13 +29,12 @@ class CellCaller:
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
     shorter last batch of an epoch) get separate static graphs, the fastest kind of graph. At the
-    third shape, the dimensions that have varied become dynamic, and a third graph serves every
-    size. The dynamic graph is about 10 to 30 % slower per step than the first two graphs but needs
-    no further compilation. A cell with its own `set_inputs` is not changed.
+    third shape, a third graph is compiled, in which the dimensions that have varied are dynamic; it
+    serves every size. The dynamic graph is about 10 to 30 % slower per step than the first two
+    graphs but needs no further compilation. A cell with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
-    `cell.set_train(False)`. An inner cell in evaluation mode stays in evaluation mode during
-    training.
+    `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.
 
     Args:
         cell: the cell to call.
@@ -126,7 +125,7 @@ class CellCaller:
         self.compilations += 1
         # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
         # older network were freed during a compilation, MindSpore would forget the new graph's
-        # arguments. At the next call it would compile the graph again.
+        # arguments. MindSpore would then compile the new graph again at the next call.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
@@ -158,7 +157,7 @@ def _finish() -> None:
 def _forget_gradient() -> None:
     """Clear the state that a failed gradient of PyNative mode leaves.
 
-    Without this, MindSpore 2.10 refuses `tensor[0]` until the process ends.
+    If the state is not cleared, MindSpore 2.10 refuses `tensor[0]` until the process ends.
     """
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.clear_res()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""graph_mode: MindSpore's graph mode for a while."""
+"""graph_mode: a context that sets MindSpore's graph mode."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _mode_before = ms.GRAPH_MODE
 
 @contextmanager
 def graph_mode() -> Iterator[None]:
-    """Set MindSpore's graph mode inside the block, and the mode before it afterwards.
+    """Set MindSpore's graph mode inside the block; restore the old mode at the end.
 
-    The mode is of the whole process. If several threads are inside such blocks, the last thread to
-    leave sets the mode that was set before the first thread entered.
+    The mode applies to the whole process. If several threads are inside such blocks, the last
+    thread to leave sets the mode that was set before the first thread entered.
 
     Example:
         >>> ms.set_context(mode=ms.PYNATIVE_MODE)

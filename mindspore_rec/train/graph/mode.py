@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's mode of this process."""
+"""Set MindSpore's mode and seed for this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["prepare_process"]
 
 
 def prepare_process(seed: int) -> None:
-    """Compile networks to graphs, and seed first values of dense layers and dropout.
+    """Set graph mode, and the seed for initial values of dense layers and for dropout.
 
     Example:
         >>> prepare_process(seed=0)

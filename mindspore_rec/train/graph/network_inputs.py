@@ -23,10 +23,11 @@ def input_specs(
 ) -> tuple[TensorSpec, ...] | None:
     """Return the specs of the network's inputs, or None if the inputs are unknown.
 
-    The specs come from `given`. If `given` is None, the specs come from the network's `set_inputs`
-    or, without `set_inputs`, from `recorded`. The names are the attribute `input_names` of the
-    network, or else the arguments of `construct`. The attribute `input_offsets` maps the names of
-    inputs with values of several rows to the names of their offsets.
+    The specs are read from `given`. If `given` is None, the specs are read from the network's
+    `set_inputs` or, if it has none, from `recorded`. The names are in the network's attribute
+    `input_names`; without the attribute, they are the arguments of `construct`. If an input
+    contains values of variable-length rows, the attribute `input_offsets` maps its name to the name
+    of the input with the offsets.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

@@ -56,7 +56,7 @@ set_engine(MindSporeEngine())
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Operators whose calls raise errors at once, because the keys come from users.
+# Calls of these operators raise errors at once, because users pass the keys.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -88,7 +88,7 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Distinguish operators with the same function but different output dtypes.
+        """Give operators with the same function but different output dtypes different attributes.
 
         PyNative mode caches dtypes by function and attributes. Without the attribute set here, an
         operator would get the cached dtypes of another operator.

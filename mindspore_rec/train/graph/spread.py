@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call a cell with the elements of a tuple, in a graph that MindSpore frees."""
+"""Call a cell with the elements of a tuple, in a graph that MindSpore can free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
 
     MindSpore 2.10 never frees the graph of a function that takes `*inputs` and contains a call
     `fn(*inputs)`. The graph keeps its cells alive. The cells keep the networks alive, with their
-    tables and rows. So that MindSpore frees the graph, calls with up to 12 inputs are written out.
+    tables and rows. So that MindSpore can free the graph, the code has a separate call for each
+    number of inputs up to 12.
 
     Args:
         fn: a cell, or a function that a graph can call.

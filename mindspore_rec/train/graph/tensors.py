@@ -126,7 +126,7 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 
 
 def row_count(batch: tuple[Tensor, ...]) -> int:
-    """Return the number of rows of a batch: the length of its last column, the label.
+    """Return the number of rows of a batch: the length of the last column, which is the label.
 
     The first column cannot be used, because its rows may have different lengths.
 

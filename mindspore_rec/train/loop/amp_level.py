@@ -19,7 +19,7 @@ _BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # of x86-64, of Arm
 
 
 def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
-    """Set the input type of the matrix products in a network's dense layers to a level's type.
+    """Set the type of the inputs of matrix products in dense layers, as a level demands.
 
     At every level, sums, stored weights, table rows and optimizer states keep their types. No loss
     scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' have
@@ -56,6 +56,6 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
 
 
 def _multiplies_bfloat16() -> bool:
-    """Return whether the processor has instructions to multiply bfloat16."""
+    """Return whether the processor can multiply bfloat16."""
     text = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else ""
     return re.search(_BFLOAT16_FLAGS, text) is not None

@@ -16,7 +16,7 @@ from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["EvalCell", "LossCell", "label_scale_of", "members_of", "of_members"]
 
-# Losses that compare each prediction with its label. MindSpore broadcasts prediction and label to
+# Losses that compare each prediction with one label. MindSpore broadcasts prediction and label to
 # one shape.
 _OF_EACH = (
     nn.BCELoss,
@@ -33,7 +33,7 @@ _OF_EACH = (
 
 @ops.constexpr
 def _check_axes(prediction: int, label: int) -> None:
-    """Check that prediction and label have the same number of axes, once per compiled graph.
+    """Check that prediction and label have the same number of axes, when a graph is compiled.
 
     With a `raise` inside the graph, MindSpore 2.10 would warn about every graph.
     """
@@ -70,7 +70,7 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
 
 
 def members_of(network: nn.Cell) -> int:
-    """Return the number of members of a network, which have a logit each in training.
+    """Return a network's number of members; in training, each member returns a logit.
 
     Example:
         >>> members_of(nn.Dense(2, 1))
@@ -80,7 +80,7 @@ def members_of(network: nn.Cell) -> int:
 
 
 def label_scale_of(network: nn.Cell) -> LabelScale | None:
-    """Return the scale of a network's labels, None if it has no labels that are numbers.
+    """Return the scale of a network's numeric labels; None if the network has no such labels.
 
     Example:
         >>> label_scale_of(nn.Dense(2, 1))
@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]` of the rows of all members.
+    """Return the labels or weights `[B, ...]`, once for each member.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()

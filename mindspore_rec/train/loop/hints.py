@@ -64,7 +64,7 @@ def forget_hints() -> None:
 
 
 def hint_mode() -> None:
-    """Warn that training in PyNative mode is slow."""
+    """Warn that training is slow in PyNative mode."""
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _hint(
             "mode",
@@ -114,8 +114,8 @@ def hint_untrained(network: nn.Cell) -> bool:
     Args:
         network: the network.
 
-    Returns: True if no later call can warn. This is so if the network has no tables, or if a table
-        already has steps or rows.
+    Returns: True if no later call can warn. No later call can warn if the network has no tables, or
+        if a table already has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):
@@ -159,7 +159,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size if the cell silently accepts ids outside it; otherwise 0."""
+    """Return a cell's vocabulary size, or 0 if the cell rejects ids outside its vocabulary."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IdColumns: finds the columns of a batch that a network looks up in each table."""
+"""IdColumns: finds the columns of a batch whose ids a network looks up, for each table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _native_module: Any = _native
 
 @dataclass(frozen=True)
 class _Window:
-    """Consecutive fields `column[:, start:stop]` of an id column, or a whole column.
+    """A window of a batch: consecutive fields `column[:, start:stop]`, or a whole id column.
 
-    Column -1 means all id columns with one or two dimensions, concatenated side by side.
+    Column -1 means all id columns with one or two dimensions, concatenated along the fields.
     """
 
     column: int
@@ -65,9 +65,9 @@ class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
     After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch are hashed too: whole columns, runs of consecutive fields,
-    and all columns side by side. Equal hashes show which column belongs to which lookup. Ids that
-    the network computes are in no column, so `prefetch_ids` must return these ids.
+    looked up. The columns of the batch are hashed too: whole columns, groups of consecutive fields,
+    and all columns concatenated. If a column and a lookup have the same hash, the lookup reads the
+    column. Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
@@ -136,14 +136,14 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # The columns of this table need not be searched any more.
+            # The id columns of the table are now known, so the search for them ends.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with the lookups of its step; needed after each step while `watching`."""
+        """Compare a batch with its step's lookups; call this after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -163,7 +163,7 @@ class IdColumns:
 
     @property
     def watching(self) -> bool:
-        """True if columns of a table are still being searched."""
+        """True if the id columns of a table are still unknown."""
         return not all(watched.done for watched in self._watched.values())
 
 
@@ -182,7 +182,10 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows whose ids have the hash `digest`; try all columns joined if none match."""
+    """Return the windows whose ids have the hash `digest`.
+
+    If no column has such a window, search the joined columns.
+    """
     for places in (range(len(columns)), [-1]):
         windows = [
             window

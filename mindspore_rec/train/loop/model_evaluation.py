@@ -79,7 +79,7 @@ class ModelEvaluation(ModelParts):
         return as_tensors(batch.columns, columns=columns)
 
     def _evaluate(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
-        """Evaluate this worker's share, in the same number of steps as the other workers."""
+        """Evaluate this worker's share; all workers make the same number of steps."""
         context = RunContext(run)
         call = self._caller(self._eval_network)
         metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
@@ -117,7 +117,7 @@ class ModelEvaluation(ModelParts):
         manager.on_eval_end(context)
 
     def _update_metrics(self, outputs: Any) -> None:
-        """Pass the outputs of the evaluation network to the metrics that take them."""
+        """Pass the outputs of the evaluation network to the metrics."""
         cell, every = self._eval_network, self._metric_fns
         if not isinstance(cell, SchemaEvalCell):
             super()._update_metrics(outputs)

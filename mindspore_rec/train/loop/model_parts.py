@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ModelParts: what training, evaluation and prediction of a RecModel share."""
+"""ModelParts: common parts of a RecModel's training, evaluation and prediction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ModelParts", "is_labelled"]
 
 
 class ModelParts(Model):
-    """Callers of the cells, parameters of callbacks, mode and sources of a `RecModel`."""
+    """Common parts of a `RecModel`: cell callers, callback parameters, mode and sources."""
 
     _rows: SchemaTraining | None  # None if the network was not made from a schema
     _callers: dict[int, CellCaller]
@@ -64,10 +64,10 @@ class ModelParts(Model):
         return batch_source(data, argument)
 
     def _mode(self) -> AbstractContextManager[None]:
-        """Return graph mode for a network that was made from a schema, which compiles in it.
+        """Return graph mode for a network made from a schema, which always compiles in graph mode.
 
-        MindSpore's default, PyNative mode, is several times slower. Networks of a user's own may
-        need PyNative mode, so their mode is the user's.
+        MindSpore's default, PyNative mode, is several times slower. A user's own network may need
+        PyNative mode, so its mode is not changed.
         """
         return nullcontext() if self._rows is None else graph_mode()
 

@@ -48,7 +48,7 @@ class Passes:
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.
-        taken: number of finished steps of the present epoch.
+        taken: number of finished steps of the current epoch.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Passes:
 
         Args:
             state: result of the method `state`.
-            path: path of the checkpoint with the state, for error messages.
+            path: path of the checkpoint that contains the state, for error messages.
 
         Raises:
             ValueError: the data or the division of the data differ from the state, or the state is
@@ -194,7 +194,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that a new pass begins with the same batch as the finished pass of `at`."""
+        """Check that a new pass begins with the first batch of the finished pass in `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -205,7 +205,7 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a pass over the data begins with the batches before the position `at`.
+        """Return whether a pass over the data yields the same batches up to the position `at`.
 
         If the first batch differs, reading stops after this batch.
         """
@@ -219,7 +219,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the random generators of `at`; end the pass after the context."""
+        """Begin another pass with the random states in `at`; end the pass after the context."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -229,7 +229,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """Correct the number of steps that callbacks expect; warn if no step is left."""
+        """Correct the number of steps in the callbacks' parameters; warn if no step is left."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -289,10 +289,10 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; reading a batch ahead must not draw random numbers.
+        """Return the next batch; raise an error if reading a batch ahead draws random numbers.
 
         If reading ahead draws random numbers, the states of the generators after a step do not
-        match the step's batch.
+        belong to the step's batch.
         """
         if not self._has_batch():
             return next(batches, None)

@@ -2,9 +2,10 @@
 """Reports of the places where the parts of a model run (host or device), with times.
 
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
-optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
-update of dense parameters to the host. All other parts run on the device. With `set_dense_device`,
-dense layers that run as operators run on a GPU. The other parts stay where they are.
+optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
+the update of dense parameters to the host. All other parts run on the device. With
+`set_dense_device`, dense layers that run as operators run on a GPU. The places of the other parts
+do not change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Placement:
     Args:
         operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'.
-        of: name of the table or parameter on which the operator works.
+        of: name of the table or parameter that the operator reads or updates.
         place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
             (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if calls are not counted.
@@ -101,8 +102,8 @@ def placement_report(
 
     Returns:
         The report begins with the lookup, the sum of gradients and the optimizer's step of each
-        table on the host. The report continues with each lookup on the device, the dense network
-        for each place of its layers, and the update of the dense parameters.
+        table on the host. The next entries are each lookup on the device, the dense network (one
+        entry per place of its layers), and the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -123,7 +124,7 @@ def _network_and_optimizer(
     net_or_model: Any, optimizer: nn.Optimizer | None
 ) -> tuple[nn.Cell, nn.Optimizer | None]:
     if isinstance(net_or_model, Model):
-        # MindSpore's Model has no public attribute for its network and optimizer.
+        # MindSpore's Model has no public attributes for its network and optimizer.
         return net_or_model._network, optimizer or net_or_model._optimizer
     if isinstance(net_or_model, nn.Cell):
         return net_or_model, optimizer
@@ -178,8 +179,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer is listed before its parts. So of the cells with a binding of the table,
-    # the last one updates the table.
+    # A combined optimizer is listed before its parts. So if several cells have a binding of the
+    # table, the last cell updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -195,8 +196,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a `(step, PlacementReport)` per log. Its calls and times are counted since the
-            previous log.
+        reports: a `(step, PlacementReport)` per log. A report's calls and times are counted since
+            the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

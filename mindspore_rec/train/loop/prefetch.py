@@ -79,7 +79,7 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """True if the id columns of a table are known, so that batches can be read ahead."""
+        """True if batches can be read ahead, because the id columns of a table are known."""
         return self._columns.known
 
     @property
@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Begin to read from a started feed; all workers prefetch the same number of batches."""
+        """Begin to read from a feed, already started; all workers prefetch equally many batches."""
         self._feed = feed
         self._ended = False
 
@@ -101,8 +101,9 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: maximum number of batches that will be requested, including this batch. At most
-                `most` batches are read from the source. Default: None, no limit.
+            most: maximum number of batches that will be requested, including the batch that this
+                call returns. At most `most` batches are read from the source. Default: None, no
+                limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -149,7 +150,7 @@ class PrefetchStage:
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        # Lookups of an idle worker have no ids.
+        # An idle worker looks up no ids.
         if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 

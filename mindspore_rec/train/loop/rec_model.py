@@ -74,11 +74,11 @@ class RecModel(ModelEvaluation):
     * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
       column is the label and all other columns are the network's inputs. The data may be endless,
-      because their size is never needed.
+      because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables get
       each batch's event time just before the batch's step.
     * Tables learn in training and never change in evaluation or prediction. Before the first step
-      the model checks that the optimizer covers every table.
+      the model checks that the optimizer updates every table.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
       returns. A second Ctrl-C aborts.
@@ -91,7 +91,7 @@ class RecModel(ModelEvaluation):
       whatever MindSpore's mode is.
 
     Args:
-        network: cell that computes the prediction from the inputs. Without `loss_fn`, the cell
+        network: cell that computes the prediction from its inputs. Without `loss_fn`, the cell
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
@@ -109,14 +109,15 @@ class RecModel(ModelEvaluation):
             name weight the rows, except 'gauc'.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
-        amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
-            bfloat16. With 'auto', the matrix products read bfloat16 only on a processor that can
-            multiply bfloat16. See `compute_dtype` of the layers. Rows, sums and weights keep their
-            types. Default: 'O0', which changes nothing.
+        amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
+            bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
+            processor that can multiply bfloat16. See `compute_dtype` of the layers. The types of
+            rows, sums and weights do not change. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
-            warning is given if the layers cannot be combined. False leaves the network unchanged.
+            warning is given if the layers cannot be combined. If `fuse` is False, the network is
+            unchanged.
             Default: False.
         **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
             the same scale as the optimizer's `loss_scale`.
@@ -125,13 +126,13 @@ class RecModel(ModelEvaluation):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. The function is needed for tables whose cache prefetches
-            and whose ids the network computes. Set it before training. Default: None, if all ids
-            are columns of the batch or fields of columns. With None, the id columns of each table
-            are found at the first training step.
+            and whose ids the network computes. Set it before training. Default: None, for networks
+            whose ids are all columns of the batch or fields of columns. If `prefetch_ids` is None,
+            the first training step shows which columns contain each table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
-        RuntimeError: a table is not covered by the optimizer; a parallel mode is on.
+        RuntimeError: the optimizer does not update a table, or a parallel mode is on.
 
     The class is modelled on `mindspore_rec.RecModel` of MindRec 0.3.
 
@@ -280,12 +281,11 @@ class RecModel(ModelEvaluation):
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
-            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before
-                callbacks (such as a checkpoint) are called for the step. A NaN or infinite number
-                in a column of a batch is also an error, whose message names column and row. The
-                loss can be finite although a column contains NaN, because MindSpore's ReLU turns
-                NaN into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
-                True.
+            stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
+                such as a checkpoint are called. A NaN or infinite number in a column of a batch is
+                also an error, whose message names column and row. The loss can be finite although a
+                column contains NaN, because MindSpore's ReLU turns NaN into 0. The argument is
+                ignored if `StopOnNaN` is among the callbacks. Default: True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
@@ -298,8 +298,9 @@ class RecModel(ModelEvaluation):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
                 yields no batch, or a batch with NaN or infinity.
-            RuntimeError: a table is not covered by the optimizer; the data set fails.
-            FloatingPointError: the loss is NaN or infinite; rows of that step may contain NaN too.
+            RuntimeError: the optimizer does not update a table, or the data set fails.
+            FloatingPointError: the loss is NaN or infinite; rows updated in that step may contain
+                NaN too.
         """
         hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
@@ -487,8 +488,8 @@ class RecModel(ModelEvaluation):
         """Train on a stream until the stream ends, a callback requests a stop or Ctrl-C is pressed.
 
         Args:
-            train_dataset: a Dataset, or an iterable of batches, which is read once. A
-                `mindspore_rec.stream.StreamingDataset` can end by `StopWhen` and can resume from
+            train_dataset: a Dataset, or an iterable of batches; the data are read once. A
+                `mindspore_rec.stream.StreamingDataset` can be ended by `StopWhen` and resumed from
                 its state.
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
@@ -507,7 +508,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.
-            RuntimeError: a table is not covered by the optimizer; the stream fails.
+            RuntimeError: the optimizer does not update a table, or the stream fails.
             FloatingPointError: as for `train`.
         """
         hint_sink_mode(dataset_sink_mode)
@@ -532,18 +533,19 @@ class RecModel(ModelEvaluation):
     def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
         """Return training batches of rows, for a network that was made from a schema.
 
-        `train` and `fit` make such batches of rows by themselves. Call `batches` if other objects
-        need the batches too, such as `RecCheckpoint.restore`.
+        `train` and `fit` convert rows to such batches themselves. Call `batches` if another
+        function, such as `RecCheckpoint.restore`, also needs the batches.
 
         Args:
             rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
                 scales of the schema have learned nothing, they learn from a sample of the rows.
-                Also a `StreamSource`, from which scales do not learn: fit the schema before.
+                A `StreamSource` is accepted too, but scales do not learn from it, so call
+                `Schema.fit` before.
             batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
                 rows.
 
         Raises:
-            TypeError: `rows` are something else, or the network has no schema.
+            TypeError: `rows` has an unsupported type, or the network has no schema.
             ValueError: rows do not fit the schema.
         """
         if self._rows is None:
@@ -719,8 +721,8 @@ class RecModel(ModelEvaluation):
             config: only None is supported.
 
         Returns:
-            The network's output. For rows, a NumPy array of probabilities (for a label that is a
-            number, of predictions), float32 `[N]`, or `[N, T]` if the schema has several labels.
+            The network's output. For rows, a float32 NumPy array of probabilities or, if the label
+            is a number, of predicted numbers. The shape is `[N]`, or `[N, T]` for several labels.
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
@@ -791,24 +793,27 @@ class RecModel(ModelEvaluation):
 
     @property
     def publication(self) -> Publication:
-        """Description of network and schema, for a `RecCheckpoint` or `save_checkpoint`.
+        """Description of network and schema, to pass to a `RecCheckpoint` or `save_checkpoint`.
 
-        With it, a `Predictor` of the checkpoint reads raw columns and returns probabilities.
+        With this description, a `Predictor` of the checkpoint accepts raw columns and returns
+        probabilities.
 
         Raises:
-            ValueError: the network was not made from a schema, or cannot be made again.
+            ValueError: the network was not made from a schema, or cannot be constructed from a
+                description.
         """
         return Publication(builder=BUILDER, builder_arguments=builder_arguments(self._network))
 
     @property
     def states(self) -> dict[str, Any]:
-        """Learned scales of the schema, for `states` of a checkpoint."""
+        """Learned scales of the schema, to pass as `states` of a checkpoint."""
         return {} if self._rows is None else {"features": self._rows.schema}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the model: schema, network, tables, and the optimizer's state.
 
-        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it by raw columns.
+        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it for requests of raw
+        columns.
 
         Args:
             path: directory to make.

@@ -22,20 +22,19 @@ __all__ = ["load"]
 def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
     """Load a model whose network was made from a schema.
 
-    The checkpoint describes schema and network. If the network's class is in a file of yours, the
-    file must be there.
+    The checkpoint describes schema and network. If the network's class is defined in the user's own
+    file, this file must still exist.
 
     Args:
-        path: directory that `RecModel.save` wrote, or of a `RecCheckpoint` with the model's
-            `publication` and `states`; of the latter, the newest state is loaded.
+        path: directory that `RecModel.save` wrote, or the directory of a `RecCheckpoint` with the
+            model's `publication` and `states`, whose newest state is loaded.
         metrics: metrics, as for `RecModel`. Default: the default metrics of the labels.
 
-    Returns:
-        A model with the default loss and optimizer, which can predict and train on. If the model
-        was trained with an optimizer of other parameters, such as parameter groups with separate
-        learning rates, the optimizer's state of dense parameters starts afresh. The tables have the
-        names that they had. If a network with tables of these names exists, it can no longer be
-        used.
+    Returns: A model with the default loss and optimizer, which can predict, and can be trained
+        further. If the model was trained with another arrangement of parameters, such as groups
+        with separate learning rates, the optimizer's state for dense parameters starts afresh. The
+        loaded tables have the same names as the saved tables. If a network with tables of the same
+        names exists, that network can no longer be used.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.

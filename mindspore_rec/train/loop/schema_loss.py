@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss of a schema's labels, with weights of rows, and the cells that combine it with a network."""
+"""Loss of a schema's labels, with weights of rows, and cells that combine network and loss."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
 def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
-    A label with two values has the log loss of a logit, a label that is a number has half of the
-    squared error, in standard deviations of the label. The loss of a row is the mean over its
-    labels, times its weight.
+    The loss of a label with two values is the log loss of a logit. The loss of a label that is a
+    number is half of the squared error, in standard deviations of the label. The loss of a row is
+    the mean over its labels, times its weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -41,12 +41,13 @@ class SchemaLoss(nn.Cell):
         L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})
 
     Args:
-        schema: the schema; its labels decide about :math:`l_t`.
+        schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`, logits, or numbers of deviations above the mean.
-        label: float32 Tensor `[B, T]`, 0 and 1, or numbers of deviations above the mean.
-        weight: float32 Tensor `[B, 1]`; left out for weights of 1.
+        prediction: float32 Tensor `[B, T]`, logits, or deviations from the mean in standard
+            deviations.
+        label: float32 Tensor `[B, T]`, 0 and 1, or deviations from the mean in standard deviations.
+        weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:
         float32 Tensor, the loss.
@@ -80,7 +81,7 @@ class SchemaLossCell(nn.Cell):
     """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
 
     Args:
-        network: computes the predictions of the first arrays.
+        network: computes the predictions from the first arrays.
         loss_fn: the loss of `loss_of`.
         schema: the schema.
 
@@ -95,7 +96,7 @@ class SchemaLossCell(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = differentiable(loss_fn)
-        # Rows whose negatives were thinned have weights, even if the schema has none.
+        # If negatives were thinned, rows have weights, even if the schema has no weight column.
         self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
         self.members = members_of(network)
@@ -112,10 +113,10 @@ class SchemaLossCell(nn.Cell):
 
 
 class SchemaEvalCell(nn.Cell):
-    """Network that returns loss, prediction and label, and group and weight if there are such.
+    """Network that returns loss, prediction, label and, if present, group and weight.
 
     Args:
-        network: computes the predictions of the first arrays.
+        network: computes the predictions from the first arrays.
         loss_fn: the loss of `loss_of`.
         schema: the schema.
         has_group: whether the array before the label is the group.
@@ -131,7 +132,7 @@ class SchemaEvalCell(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = loss_fn
-        # Rows whose negatives were thinned have weights, even if the schema has none.
+        # If negatives were thinned, rows have weights, even if the schema has no weight column.
         self.weighted = SchemaLoss(schema)
         self.inputs = len(schema.inputs)
         self.groups = int(has_group)
@@ -152,6 +153,6 @@ class SchemaEvalCell(nn.Cell):
         return (loss, prediction, label, *groups, weight)
 
     def names(self, outputs: int) -> tuple[str, ...]:
-        """Return the names of outputs, of which there are `outputs`."""
+        """Return the names of the outputs; `outputs` is their number."""
         groups = ("group",) * self.groups
         return ("loss", "prediction", "label", *groups, "weight")[:outputs]

@@ -37,7 +37,7 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     Args:
         names: 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', and 'gauc' if the
             schema has a group, for labels with two values; 'rmse', 'mse' and 'mae' for labels that
-            are numbers. None for 'auc', 'log_loss' and 'rmse'.
+            are numbers. None selects 'auc', 'log_loss' and 'rmse'.
         schema: the schema.
 
     Returns:

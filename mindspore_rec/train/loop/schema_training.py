@@ -241,7 +241,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the tables of the network, with logs of events in place of the rows of users.
+        """Return the tables of the network, with logs of events in place of tables of users.
 
         Args:
             events: rows of raw columns.

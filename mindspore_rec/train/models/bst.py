@@ -122,13 +122,14 @@ class BST(Network):
         self.append = _AppendCandidate()
         self.histories = len(self.candidates.dims)
         self.count = blocks
-        self.blocks = nn.CellList()  # all blocks of the first history, then of the next one
+        made: list[nn.Cell] = []  # all blocks of the first history, then of the next one
         assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions
             for block in range(blocks):
                 first = places if block == 0 else 0
-                self.blocks.append(HistoryTransformer(dim, heads, positions=first, dropout=dropout))
+                made.append(HistoryTransformer(dim, heads, positions=first, dropout=dropout))
+        self.blocks = nn.CellList(made)
         widths = [*self.inputs.widths, *self.candidates.dims]
         self.deep = MLP(widths, hidden, "relu", dropout, batch_norm, out_features=1)
 

@@ -2,8 +2,8 @@
 """Send packed commands to Redis servers, and retry while a server is unavailable.
 
 A call sends all commands to all servers before it waits for the first reply. The call uses one
-connection per server, which no other call uses at the same time. Connections are kept for later
-calls.
+connection per server. Two calls never use the same connection at the same time. Connections are
+kept for later calls.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_WAIT = 1.0
 
 
 class Command:
-    """A packed command, or a transaction of several commands, and its reply.
+    """A packed command, or a packed transaction of several commands, with the reply.
 
     Args:
         bucket: bucket that the command reads or writes.
@@ -73,8 +73,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock, which a thread of the parent process may have locked. This thread does
-    not exist in the fork, so the copy would never be unlocked.
+    A fork copies the lock, which a thread of the parent process may have locked. The parent's
+    thread does not exist in the forked process, so the copy would never be unlocked.
 
     Args:
         subject: name of the tier in error messages.
@@ -138,7 +138,7 @@ class Client:
 
         Args:
             commands: the commands.
-            greet: whether the tier first checks, on each new connection, that the server lost no
+            greet: True if the tier first checks, on each new connection, that the server lost no
                 rows.
 
         Raises:
@@ -274,7 +274,7 @@ class Client:
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return the error if a retry may resolve it.
+        """Return the error if a retry may resolve the error.
 
         Raises:
             RemoteError: a retry cannot help.

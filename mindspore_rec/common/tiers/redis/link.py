@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed, and would fail again if it were repeated."""
+    """A call on the remote tier failed, and a repeated call would fail again."""
 
 
 class RemoteUnavailableError(RemoteError):
@@ -64,8 +64,8 @@ class Target:
     Attributes:
         shown: the URL without password and options, for messages.
         seeds: addresses in the URL: the server, or any nodes of the cluster.
-        cluster: whether the target is a cluster.
-        tls: whether connections use TLS.
+        cluster: True if the target is a cluster.
+        tls: True if connections use TLS.
         options: further arguments of redis-py's Connection.
         timeout: seconds for one answer of a server.
         retry_seconds: a call that fails is retried for this many seconds, and then raises an error.
@@ -90,7 +90,8 @@ class Target:
             "protocol": 2,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
-            # redis-py must not retry, because `Client` retries and knows which rows to send again.
+            # redis-py must not retry, because `Client` retries itself, and only `Client` records
+            # which rows to send again.
             "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         }
         return make(**options)
@@ -230,7 +231,7 @@ class Link:
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:
-        """Return the next reply. If the reply is an error, raise this error."""
+        """Return the next reply. If the reply is an error, raise the error."""
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:

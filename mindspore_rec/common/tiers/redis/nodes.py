@@ -25,8 +25,8 @@ class Nodes:
         target: the parsed URL.
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
-        greet: function that is called with each new connection; only then is the connection used.
-            The function's second argument is True if the connection will transfer rows.
+        greet: function that is called with each new connection before the connection is used. The
+            function's second argument is True if the connection will transfer rows.
 
     Attributes:
         homes: address of the server of each bucket.

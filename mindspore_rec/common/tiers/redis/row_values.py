@@ -36,7 +36,7 @@ class RowValues:
     def take(
         self, values: Sequence[bytes], keys: np.ndarray, order: np.ndarray, rows: np.ndarray
     ) -> int:
-        """Set `rows[order[i]]` from value i, which belongs to the key `keys[order[i]]`.
+        """Set `rows[order[i]]` from value i; the value's key is `keys[order[i]]`.
 
         Returns:
             Number of bytes of the values.

@@ -17,13 +17,13 @@ Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
   bit of the row or of the row's checksum has changed on the server. A row under a wrong key is
   damaged too. A damaged row may be overwritten or erased, and the tier may be cleared.
-* A read never returns an old row. The marker is read with each read of rows. It is also read on
-  each new connection, before any rows are transferred. `RowsLostError` is raised if a server
-  restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
+* A read never returns an old row. The marker is read with each read of rows. The marker is also
+  read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
+  server restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer is refused, because the buckets contain the token of the first writer.
-* Calls are retried with growing pauses, up to `retry_seconds`. They are retried while a server is
+* Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. Rows that a failed write did not reach are intact.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
@@ -91,7 +91,7 @@ class RedisTier:
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
         retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
             value, or 30.
-        worker: index of this worker, which has its own rows. Default: 0.
+        worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found.
             Default: 1.
@@ -207,7 +207,10 @@ class RedisTier:
         self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=taken)
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> None:
-        """Write the rows. The last row of a repeated key wins. A failed write may be repeated."""
+        """Write the rows.
+
+        If a key occurs twice, its last row is stored. A failed write may be repeated.
+        """
         self._check(keys, rows)
         with self._write_lock:
             for start in range(0, len(keys), self._most_rows):
@@ -286,9 +289,9 @@ class RedisTier:
             return self._rows
 
     def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
-        """Return the next rows of a walk over all rows.
+        """Return the next rows of a scan over all rows.
 
-        Each row that exists during the whole walk is returned at least once.
+        Each row that exists during the whole scan is returned at least once.
 
         Args:
             cursor: 0 to start, later the cursor that the previous call returned.
@@ -366,7 +369,7 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def discard(self) -> None:
-        """Delete all rows and keys of the tier on the server, after which only `close` is legal."""
+        """Delete all rows and keys of the tier on the server. Afterwards, only `close` is legal."""
         with self._write_lock:
             unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
             self._client.run(unlinks, greet=False)
@@ -437,7 +440,7 @@ class RedisTier:
     # ---------------------------------------------------------------- opening
 
     def _held(self) -> int:
-        """Return the number of rows that the server has."""
+        """Return the number of rows that are now on the server."""
         commands = self._lengths()
         self._client.run(commands)
         for command in commands:

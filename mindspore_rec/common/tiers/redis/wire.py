@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """Range of the rows of one command: `start:stop` in the order of buckets."""
+    """Range `start:stop` of one command's rows, in the order of buckets."""
 
     bucket: int
     start: int

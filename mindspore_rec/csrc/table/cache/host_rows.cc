@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// A call with many keys is split into parts of a quarter of the capacity. Between two parts, rows
-// can be demoted.
+// A call with many keys is split into parts; each part has a quarter as many keys as the host
+// memory has rows. Between two parts, rows can be demoted.
 constexpr int64_t kParts = 4;
 
 class Stopwatch {
@@ -59,7 +59,7 @@ size_t HostRows::Demote(size_t rows, bool prefetched) {
       upper_.CopyOut(victims[i], &keys, &blocks);
     }
     tiers_.Write(std::move(keys), std::move(blocks));
-    // The rows are in the queue now, and the code from here on cannot fail.
+    // The rows are in the queue now, and the code below cannot fail.
     for (size_t i = first; i < last; ++i) upper_.Free(victims[i]);
     tiers_.AddRows(static_cast<int64_t>(last - first));
     stats_.demoted += last - first;

@@ -34,9 +34,9 @@ class HostRows {
   // small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
-  // fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier
-  // batches are not demoted. Without `prefetching`, throws std::invalid_argument if not all rows
-  // fit.
+  // fit. If `prefetching` is true, the number may be smaller than `rows`, because rows for earlier
+  // batches are not demoted. If `prefetching` is false, throws std::invalid_argument if not all
+  // rows fit.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
@@ -53,11 +53,11 @@ class HostRows {
   const Stats& stats() const { return stats_; }
 
  private:
-  // Demote about `rows` rows, the lowest priority first, and return the number of demoted rows.
-  // Rows that a prefetched batch needs are demoted only if `prefetched` is true.
+  // Demote about `rows` rows, beginning with the lowest priority, and return the number of demoted
+  // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys that no tier has, of `pending` and of the batch. `at` has the positions of the
-  // keys that were searched in lower tiers.
+  // Return the keys in `pending` and in the batch for which no tier has a row. `at` contains the
+  // positions of the keys that were searched in lower tiers.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

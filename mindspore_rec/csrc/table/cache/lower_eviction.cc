@@ -8,8 +8,8 @@
 namespace msrec {
 namespace {
 
-// Number of rows in one step's slice: 1/4096 of all rows, within the limits below. A slice only
-// frees space, because lookups already treat due rows as missing.
+// Number of rows that the sweep visits in one step: 1/4096 of all rows, within the limits below.
+// The sweep of a slice only frees space, because lookups already treat due rows as missing.
 constexpr size_t kLeastOfSlice = 64;
 constexpr size_t kMostOfSlice = 2048;
 constexpr size_t kSampled = 8;  // rows looked at for one that is over the capacity
@@ -22,11 +22,11 @@ void LowerEviction::NoteFailure() noexcept {
 }
 
 size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
-  // A walk may return a row twice if the row moves during the walk. A repeated row is evicted and
-  // counted only once.
+  // If a row moves during a walk over the tiers, the walk may return the row twice. A repeated row
+  // is evicted and counted only once.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  // The copies that the walk has returned may be outdated, so the rows are read again.
+  // The copies of the rows may be outdated, so the rows are read again.
   std::vector<char> rows;
   std::unique_ptr<bool[]> found;
   tiers_.Read(keys, &rows, &found);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing. So a
-// slow sweep, one slice per step, suffices to free the space of due rows. To evict because of the
-// table's capacity, rows are chosen from a sample of the sweep. LowerEviction is a part of a table;
-// the caller must hold the table's mutex.
+// slow sweep, one slice per step, suffices to free the space of due rows. If the table exceeds its
+// capacity, the evicted rows are chosen from a sample of rows that the sweep visits. LowerEviction
+// is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@ class LowerEviction {
 
   // Restart the sweep at the first row, because the horizon has moved.
   void Trigger();
-  // Evict rows in the sweep's slice for one step. If a tier fails, a later step tries again.
+  // Evict the due rows in the slice that the sweep visits in this step. If a tier fails, a later
+  // step tries again.
   void EvictSlice();
-  // Evict all rows that are due. With `norms`, also evict all rows with a small norm.
+  // Evict all rows that are due. If `norms` is true, also evict all rows with a small norm.
   void EvictAll(bool norms);
   // EvictAll() after a trigger.
   void EvictTriggered(bool norms);
@@ -35,13 +36,13 @@ class LowerEviction {
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
   // because they were used less recently than the rows in host memory.
   uint64_t EvictOverCapacity(uint64_t rows);
-  // Evict the rows of `keys` for which `reason` does not return kNone; return the number of evicted
-  // rows. A repeated key counts once.
+  // Evict the rows of the keys in `keys` for which `reason` returns a reason other than kNone;
+  // return the number of evicted rows. A repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
   // Count a failure of a step's eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Return the number of times that a failing tier has delayed a part of a step's eviction.
+  // Return how many times a failing tier has delayed a part of a step's eviction.
   uint64_t failures() const { return failures_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerTiers: the tiers of a table below host memory, with a queue of writes and erasures in front
-// of the tiers. Reads take all queued writes and erasures into account. LowerTiers is a part of a
-// table; the caller must hold the table's mutex. The queue and the tiers are opened at the first
-// use.
+// of the tiers. The results of reads include all queued writes and erasures. LowerTiers is a part
+// of a table; the caller must hold the table's mutex. The queue and the tiers are opened at the
+// first use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -50,25 +50,25 @@ class LowerTiers {
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
-  // Open the tiers, unless they are open, and return the queue in front of them.
+  // Open the tiers, unless they are open, and return the queue in front of the tiers.
   WriteBehind& Queue();
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to the next
-  // rows, about `most` rows in total. Returns false at the end of the walk; the next call then
-  // begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers; the walk leaves out the queue. Set `keys` and
+  // `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk; the
+  // next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every record, and read about `most` further records. Returns the
-  // number of records, and true if the walk has ended (TierScrub::Look). If the tiers have never
-  // been opened, the walk ends at once.
+  // number of records that were read, and true if the walk has ended (TierScrub::Look). If the
+  // tiers have never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
   // Erase the copies of rows that have left the table. Called before reads, writes and walks.
   void EraseDeparted();
-  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read
-  // these rows.
+  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
+  // rows that were found.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
   // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
@@ -78,8 +78,8 @@ class LowerTiers {
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
-  // or unavailable, or if memory is short. A whole table can be read even while rows are in the
-  // queue.
+  // or unavailable, or if memory is short. All rows of the table can be read even while some rows
+  // are still in the queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
@@ -91,7 +91,7 @@ class LowerTiers {
 
   // ---- a new layout of rows, in tiers of a new generation
 
-  // Copies of the rows in the new layout.
+  // Copies of the rows, stored in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
     std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
@@ -103,16 +103,17 @@ class LowerTiers {
   // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
   // longer read.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. If clearing fails, the thread of the queue, Flush,
-  // the next change of the layout and Close try to clear the tiers again. Until the tiers are
-  // cleared, the old rows only take space. The table never reads the old rows: a generation is
-  // opened a second time only after its rows have been cleared. Flush throws as long as the old
-  // rows exist. So if this run ends with a successful Flush, a later run cannot find old rows.
+  // Clear tiers that the table no longer uses. If clearing fails, clearing is tried again by the
+  // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
+  // cleared, the old rows occupy space but have no other effect. The table never reads the old
+  // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
+  // as long as the old rows exist. So if this run ends with a successful Flush, a later run cannot
+  // find old rows.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
 
-  // Traffic and sizes of one level, since the tiers were opened.
+  // Traffic since the tiers were opened, and present sizes, for one tier.
   struct Level {
     std::string kind;
     TierChain::Traffic traffic;
@@ -138,10 +139,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. Such a tier has an earlier layout, or a new
-  // layout whose creation failed. A queue in this list contains only the request to clear the
-  // queue's tier. The queue retries this request by itself. Flush and the next change of the layout
-  // wait until all queues in this list are empty.
+  // Queues in front of tiers that are no longer read. A tier that is no longer read stores rows in
+  // an earlier layout, or in a new layout that could not be completed. A queue in this list
+  // contains only the request to clear the queue's tier. The queue repeats this request until it
+  // succeeds. Flush and the next change of the layout wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -130,7 +130,7 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
   tiers_.EraseDeparted();
   const std::shared_ptr<WriteBehind> queue = tiers_.SharedQueue();
-  // Record changes from here on, because a row may change while the row is read.
+  // From here on, record which rows change, because a row may change during the read.
   fetch->invalidated.clear();
   fetch->sorted = 0;
   std::vector<char> rows(keys.size() * upper_.context().layout.stride());
@@ -141,8 +141,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     lock->lock();
     if (stop_ || fetch->cancelled) return;
     // During the read, a row may have been promoted and then removed from the table. EraseDeparted
-    // records the removal. If the removal were not recorded, the outdated copy would bring the
-    // removed row back.
+    // records the removal. If the removal were not recorded, the outdated copy would insert the
+    // removed row again.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());

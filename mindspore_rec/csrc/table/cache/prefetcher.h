@@ -30,7 +30,7 @@ namespace msrec {
 
 class Prefetcher {
  public:
-  // Requires: all arguments outlive this object. If Add was called, Stop must be called too, before
+  // Requires: all arguments outlive this object. If Add was called, Stop must also be called before
   // the object is destroyed.
   Prefetcher(UpperTier* upper, LowerTiers* tiers, HostRows* host)
       : upper_(*upper), tiers_(*tiers), host_(*host) {}
@@ -46,10 +46,10 @@ class Prefetcher {
   // Release batch `number` and all earlier batches. Throws std::invalid_argument if no batch ever
   // had this number.
   void Release(int64_t number);
-  // End the threads and all calls of Wait. The table must be closed already.
+  // End the threads, and make all calls of Wait return. The table must be closed already.
   void Stop(std::unique_lock<std::mutex>* lock);
 
-  // Return the number of promoted rows and the time of all waits in seconds.
+  // Return the number of promoted rows, and the total time of all waits in seconds.
   uint64_t promoted() const { return promoted_; }
   double waited() const { return waited_; }
 

@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Name of the host tier, as users see it.
+// Name of the host tier in messages and statistics.
 inline constexpr char kHostTier[] = "host";
 
 struct LevelConfig {

@@ -9,8 +9,8 @@
 namespace msrec {
 namespace {
 
-// Number of counters that are compared to choose a counter to drop. The counter with the lowest
-// count is dropped; among equal counts, the oldest counter is dropped.
+// Number of counters that are compared when one of these counters must be dropped. The counter with
+// the lowest count is dropped; among equal counts, the oldest counter is dropped.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {
@@ -54,7 +54,7 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
   if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
-  // If the threshold was higher before, some keys may still have counters.
+  // If an earlier threshold was higher, some keys may still have counters.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
   *before = id == Index::kNone ? 0 : Meta(store_.Row(id))->count;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: counts of the keys of a shard that have no row yet, for admission. The counts are
-// exact, with one counter per key, or approximate, in a sketch. Not thread safe; one shard owns it.
+// Candidates: counts of a shard's keys that have no row yet. Admission needs these counts. The
+// counts are exact, with one counter per key, or approximate, in a sketch. Not thread safe; each
+// object belongs to one shard.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +34,8 @@ class Candidates {
 
   // In the methods below, `hash` is IndexHash(key).
 
-  // Add `occurrences` to the count of a key without a row. If the key is admitted now, drops its
-  // counter and returns true. Sets `*before` to the count that the key had before this batch was
-  // counted.
+  // Add `occurrences` to the count of a key without a row. If the key is now admitted, drops the
+  // key's counter and returns true. Sets `*before` to the key's count before this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
   // Return the exact count of a key, or the estimate of the sketch.
@@ -46,7 +46,8 @@ class Candidates {
   void Evict(uint32_t id);
   // Return an upper bound: the places of all counters in use are below end().
   uint32_t end() const { return store_.end(); }
-  // Append the exact counters in the form of row metadata. With a sketch, nothing is appended.
+  // Append the exact counters in the form of row metadata. If the counts are in a sketch, nothing
+  // is appended.
   void Export(std::vector<RowMeta>* counters) const;
   // Set a key's counter to the value of an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: the keys of a shard that, since a mark, were written, looked up in training, or
-// deleted. Recording begins at the first mark. A row's `dirty` bit is set if its key is already
-// recorded in the current epoch. So a hot key adds only one entry per epoch. Not thread safe; one
-// shard owns it.
+// ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
+// Recording begins at the first mark. A row's `dirty` bit is set if its key is already recorded in
+// the current epoch. So a hot key adds only one entry per epoch. Not thread safe; one shard owns
+// it.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class ChangeLog {
   // bits of these keys' rows.
   const AppendLog<int64_t>* current() const { return current_; }
 
-  // Begin epoch number `epoch`, and drop the epochs before `oldest`.
+  // Begin epoch number `epoch`, and drop the keys of the epochs before `oldest`.
   void Begin(uint64_t epoch, uint64_t oldest) {
     current_ = &epochs_[epoch];
     Forget(oldest);

@@ -2,9 +2,8 @@
 //
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
 // row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps a
-// separate sum for each time at which some rows were last seen. The digest is the total of the sums
-// whose rows are not due for eviction. For each row in host memory, the class remembers which sum
-// includes the row.
+// separate sum for each time of last use. The digest is the total of the sums whose rows are not
+// due for eviction. For each row in host memory, the class stores which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace msrec {
 class DigestSums {
  public:
   DigestSums() = default;
-  // Keeps one sum per time if `eviction` limits the age of rows.
+  // Keeps one sum per time of last use if `eviction` limits the age of rows.
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
@@ -52,8 +51,8 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // Subtract `before` and add `after` without the time at which the row was last seen. Requires
-  // !by_age().
+  // Subtract `before` and add `after`. The time at which the row was last seen is not needed.
+  // Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Prefetch the memory that Replace changes for a place.
   void Prefetch(uint32_t place) const {
@@ -70,8 +69,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // The row has no place. Add its digest to the sum for the row's last use; RemoveBelow subtracts
-  // the digest again.
+  // Add or subtract a row that has no place in host memory. AddBelow adds the row's digest to the
+  // sum for the row's last use; RemoveBelow subtracts the digest again.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -81,8 +80,9 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum of the digests of rows for which due(metadata) is false. Only the fields of the
-  // metadata that decide whether a row is due are set: the last step, the last second, or both.
+  // Return the sum of the digests of rows for which due(metadata) is false. In the metadata that is
+  // passed to `due`, only the fields that decide whether a row is due are set: the last step, the
+  // last second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -102,7 +102,7 @@ class DigestSums {
   }
 
  private:
-  // Keep only the fields that decide whether a row is due, so that there are few sums.
+  // Return only the fields that decide whether a row is due, so that there are few sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
   }
@@ -125,7 +125,7 @@ class DigestSums {
       uint64_t* sum = nullptr;
     };
     Recent() = default;
-    // The sums of a copied map are at other addresses.
+    // In a copied map, the sums have other addresses, so the pointers are not copied.
     Recent(const Recent&) noexcept {}
     Recent& operator=(const Recent&) noexcept {
       Clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PendingRows: the rows that prepared lookups may insert. The next lookup must reserve memory in
-// addition to the memory that is reserved for pending rows.
+// PendingRows: the rows that prepared lookups may insert. The next lookup must not use the memory
+// for pending rows, so it must reserve further memory.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,8 @@ struct Placement {
   bool spread() const { return workers > 1 && kind != PlacementKind::kReplicated; }
   bool replicated() const { return workers > 1 && kind == PlacementKind::kReplicated; }
 
-  // Return the worker that has the row of a key; if all workers have the row, return this worker.
+  // Return the rank of the worker that has the row of a key; if all workers have the row, return
+  // this worker's rank.
   uint32_t OwnerOf(int64_t key) const {
     if (!spread()) return rank;
     return kind == PlacementKind::kOwner ? owner : msrec::OwnerOf(key, workers);

@@ -69,8 +69,8 @@ class RowPins {
     copies_ += !pin.copy;
     pin.copy = 1;
   }
-  // Record that the row in place `id` leaves the table. If the row has a copy, the copy must be
-  // erased.
+  // Record that the row in place `id` leaves the table. If the row has a copy in a lower tier, the
+  // copy must be erased later.
   void Depart(uint32_t id, int64_t key) noexcept {
     if (!pins_[id].copy) return;
     departed_.push_back(key);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules for one row, based on the settings and the clock of a table. The rules compute the first
-// contents of a row, the reason to evict a row, and the eviction priority of a row. The argument is
-// the block of a row (row_layout.h), in host memory or copied from a lower tier.
+// contents of a row, the reason to evict a row, and the eviction priority of a row. The argument of
+// a rule is the block of a row (row_layout.h), in host memory or copied from a lower tier.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ inline const char* ReadThrough(const ShardContext& context, char* block) {
   return context.Due(*Meta(block)) ? nullptr : block;
 }
 
-// Return the reason to evict a row, or kNone if the row stays. With `norms`, a small norm is a
-// reason, too.
+// Return the reason to evict a row, or kNone if the row stays. If `norms` is true, a small norm is
+// also a reason.
 inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row, bool norms) {
   const EvictionReason due = Age(context.eviction, context.horizon, *Meta(row));
   if (due != EvictionReason::kNone || !norms) return due;

@@ -14,19 +14,19 @@ namespace msrec {
 struct RowSizes {
   explicit RowSizes(const RowLayout& layout);
 
-  // Bytes of the row's block (row_layout.h) and of its parts. Tiers and devices store the same
-  // block.
+  // Number of bytes of the row's block (row_layout.h) and of the block's parts. Tiers and devices
+  // store the same block.
   size_t metadata;
   size_t value;
   size_t state;
   size_t block;  // the sum of these
 
-  // Additional bytes in host memory.
+  // Number of bytes per row in host memory, in addition to the block.
   size_t index;   // its part of the index, at the usual load; between 6.4 and 9.7 (index.h)
   size_t pin;     // of a row in a table with tiers below host memory
   size_t digest;  // of a row whose digest is kept (shard_digests.h); not part of in_host
 
-  // Additional bytes in an SSD tier.
+  // Number of bytes per row in an SSD tier, in addition to the block.
   size_t ssd_header;  // before the block on the disk; it is padded to 8 bytes there
   size_t ssd_index;   // of memory, at most, from a million rows on
 

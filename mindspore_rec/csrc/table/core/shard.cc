@@ -83,7 +83,8 @@ char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
 
 char* Shard::IdentityRow(int64_t key) {
   char* row = store_.Row(static_cast<uint32_t>(key / kNumShards));
-  // A static table has all rows from the start. A row is filled at its first use.
+  // In a static table, every row has a place from the start. A row gets its first value when it is
+  // first used.
   if (!Meta(row)->live) WriteFresh(*context_, row, key);
   return row;
 }
@@ -169,8 +170,8 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // A due row counts as missing, so the row is erased, and its key must pass admission like a
-      // new key.
+      // A due row counts as missing. So the row is erased, and its key must pass admission again,
+      // like a new key.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
       if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);

@@ -41,7 +41,8 @@ struct ShardStats {
   }
 };
 
-// Bytes of a shard by purpose. The bytes of candidates and of the eviction log are not included.
+// The memory of a shard in bytes, by purpose. The bytes of candidates and of the eviction log are
+// not included.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -74,9 +75,10 @@ class Shard {
   // Reserve memory for `keys` keys in the change log and in the eviction log. After this call,
   // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
-  // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. With
-  // kTrain and kInsert, admitted keys get rows, and all rows are counted and touched. With kPut,
-  // all keys get rows without admission. With any other purpose, the shard does not change.
+  // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
+  // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched.
+  // If the purpose is kPut, all keys get rows without admission. For any other purpose, the shard
+  // does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
@@ -96,8 +98,8 @@ class Shard {
 
   // ---- whole shard ----
 
-  // Visit the next `rows` places after the last visited place, and drop due rows. With `norms`,
-  // also drop rows with a small norm. Returns whether the slice has reached the last place.
+  // Visit the next `rows` places after the last visited place, and drop due rows. If `norms` is
+  // true, also drop rows with a small norm. Returns whether the slice has reached the last place.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
@@ -105,9 +107,9 @@ class Shard {
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Choose eviction candidates, so that about n rows can be evicted because of the capacity. The
-  // function compares kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with
-  // the lowest priority.
+  // Choose enough candidates to evict about n rows because of the capacity. The function compares
+  // kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with the lowest
+  // priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place` because of the capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -116,8 +118,8 @@ class Shard {
   // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // Return the changed keys by epoch. Only BeginEpoch may begin an epoch, and only StopRecording
-  // may end the recording. Touch records rows.
+  // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
+  // StopRecording may end the recording. Touch records rows.
   ChangeLog& changes() { return changes_; }
   // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
   // have begun.
@@ -132,9 +134,9 @@ class Shard {
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
-  // Write the rows of `keys` to the places from `first` on. Keys without a row, or with a due row,
-  // are marked as absent. Requires: no vocabulary, no lower tiers, no device cache. Throws
-  // std::bad_alloc.
+  // Write the rows of `keys` to the arrays of `out`, beginning at place `first`. Keys without a
+  // row, or with a due row, are marked as absent. Requires: the table has no vocabulary, no lower
+  // tiers and no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
   // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
   // of a device cache have been written back.
@@ -146,11 +148,11 @@ class Shard {
   // change before the call of Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
-  // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
-  // reservation, Adopt may throw halfway.
+  // Requires: the context has the new layout. Also requires an earlier call of
+  // changes().Reserve(size()); without this reservation, Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
-  // Emptied allocates the memory that the caller passes to Clear. Throws std::bad_alloc. Clear
-  // drops all rows and records each row as deleted.
+  // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
+  // Clear() drops all rows and records each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
@@ -173,16 +175,16 @@ class Shard {
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Choose candidates as EvictionCandidates does, so that about n rows can be demoted. Rows that
-  // the step or call holds are left out. Rows that prefetched batches hold are included only if
-  // `prefetched` is true.
+  // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
+  // that must stay in host memory for the current step or call are left out. Rows that prefetched
+  // batches hold are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // `place` is the place of a candidate. Return the row in this place.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
-  // Append copies of up to `most` rows, from `place` on, and record that these rows have copies in
-  // a lower tier. Returns the next place, or Index::kNone at the end.
+  // Append copies of at most `most` rows, beginning at `place`, and record that these rows have
+  // copies in a lower tier. Returns the next place, or Index::kNone at the end.
   uint32_t CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                     std::vector<char>* rows);
   // Count and log the eviction of a row in a lower tier. `block` is a copy of the row.
@@ -202,7 +204,7 @@ class Shard {
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
-  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses its victims among
+  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses the victims among
   // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
   // Fill batch->row from the index; due rows are included.
@@ -218,8 +220,8 @@ class Shard {
   // called more than once for a row.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
-  // Compute the digests of the rows that were touched in the current epoch. With `clear`, also
-  // clear the dirty bits of these rows.
+  // Compute the digests of the rows that were touched in the current epoch. If `clear` is true,
+  // also clear the dirty bits of these rows.
   void DigestTouched(bool clear) noexcept;
 
   static constexpr size_t kSampled = 8;

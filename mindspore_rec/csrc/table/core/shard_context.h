@@ -19,8 +19,8 @@
 namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
-// hold rows in host memory. Because the numbers wrap around, a row that was not touched for a very
-// long time may be held unnecessarily. That does no harm.
+// hold rows in host memory. The indexes wrap around, so a row that was not touched for a very long
+// time may be held unnecessarily. That does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
@@ -37,7 +37,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // Return whether batch `number` is prefetched and not released, so that its rows are still
+  // Return whether batch `number` is prefetched and not released; if so, the batch's rows are still
   // needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
@@ -86,8 +86,8 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // True if the table has an identity index. In such an index, the key itself determines the place,
-  // and even an unused key has a place.
+  // True if the table has an identity index. In an identity index, the key itself determines the
+  // place, and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
   // Return whether a key of the vocabulary gets a place only at its first training. For an
   // untrained key, a lookup returns the key's first value.

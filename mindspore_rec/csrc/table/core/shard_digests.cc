@@ -31,7 +31,7 @@ void ShardDigests::Keep(DigestSums elsewhere) {
     if (Meta(rows_.Row(id))->live) {
       batch.Add(id, rows_.Row(id));
     } else if (context_.identity()) {
-      // Do not touch the memory of rows that were never seen.
+      // Do not access the memory of rows that were never looked up.
       digests[id] = FirstDigest(static_cast<int64_t>(id) * kNumShards + number_);
       sums.Replace(id, 0, digests[id], *Meta(rows_.Row(id)));
     }
@@ -108,8 +108,8 @@ void ShardDigests::Leave(uint32_t id) noexcept {
   if (kept_) Grow(rows_.end());
   if (!kept_) return;
   const char* row = rows_.Row(id);
-  // Do not hash an untouched row. If the row's memory has changed by itself, the sum must show the
-  // change.
+  // Do not hash an untouched row. If the memory of an untouched row is damaged, the kept digest
+  // stays in the sum and reveals the damage.
   if (Meta(row)->dirty) Take(id, DigestOf(row));
   if (kept_) digests_[id] = 0;
 }

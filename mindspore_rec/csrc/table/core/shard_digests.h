@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardDigests: the digests (row_digest.h) of a shard's rows. The class keeps two things: the
-// digest (8 bytes) of each row in host memory; and the sum of the digests of all rows in the shard,
-// including rows in tiers. A kept digest describes the row at the beginning of the current epoch,
-// or at a later export. A change of a row costs no hashing. The shard hashes the row when it is
-// exported or demoted, or when the next epoch begins. For a row in a lower tier, the sum includes
-// the digest that the row had when it was demoted. For a key without a place (has_unseen), the sum
-// includes the key's first row. The class keeps no separate digest for a row without a place. If
-// memory runs out, all digests are dropped and the call continues.
+// ShardDigests: the digests (row_digest.h) of a shard's rows. The class stores the digest (8 bytes)
+// of each row in host memory, and the sum of the digests of all rows in the shard, including rows
+// in lower tiers. A stored digest is the digest that the row had at the beginning of the current
+// epoch, or at a later export. When a row changes, the shard does not hash the row. The shard
+// hashes a changed row when the row is exported or demoted, or when the next epoch begins. For a
+// row in a lower tier, the sum includes the digest that the row had when it was demoted. For a key
+// without a place (has_unseen), the sum includes the key's first row. For a row without a place,
+// the class stores no separate digest. If memory runs out, all digests are dropped and the call
+// continues.
 //
-// The object is a part of a shard, and uses the places of the shard's rows. Other classes call only
-// Keep, Drop, kept and DamagedRows.
+// A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
+// classes call only Keep, Drop, kept and DamagedRows.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +31,14 @@ class ShardDigests {
       : context_(*context), rows_(*rows), number_(number) {}
 
   // Begin to keep digests. `elsewhere` contains the sums of rows that are not in host memory.
-  // Requires: changes are recorded, and a device cache has written its rows back. May throw
-  // std::bad_alloc; the object then keeps no digests.
+  // Requires: changes are recorded, and the rows of a device cache have been written back. May
+  // throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }
-  // Append the keys of damaged rows. A row is damaged if its digest differs from the kept digest
-  // although no call has touched the row in the current epoch. The method checks one of `parts`
-  // parts of the places. Requires Keep.
+  // Append the keys of damaged rows. A row is damaged if its digest differs from the stored digest,
+  // although no call has touched the row in the current epoch. The places of the rows are divided
+  // into `parts` parts; one call checks one part. Requires Keep.
   void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   size_t bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }
 
@@ -51,12 +52,12 @@ class ShardDigests {
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
   // Make room for `places` places.
   void Grow(size_t places) noexcept;
-  // Prefetch the memory that Take changes for a place.
+  // Prefetch the memory that Take accesses for a place.
   void Prefetch(uint32_t id) const {
     __builtin_prefetch(digests_.data() + id, 1);
     sums_.Prefetch(id);
   }
-  // Replace the kept digest of a row by its present digest.
+  // Replace the stored digest of a row by the row's present digest.
   void Take(uint32_t id, uint64_t digest) noexcept {
     if (!kept_) return;
     if (sums_.by_age()) {
@@ -73,7 +74,7 @@ class ShardDigests {
   // Record the digest of a row that has been put into a place; the sums already include this
   // digest.
   void Place(uint32_t id) noexcept;
-  // Prepare the demotion of a row: the sums keep the digest of the row.
+  // Prepare the demotion of a row; the digest of the row stays in the sums.
   void Leave(uint32_t id) noexcept;
   // Return the sum of the digests of rows whose eviction is not due.
   uint64_t Sum() const;

@@ -11,7 +11,7 @@ namespace msrec {
 void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
-  // First do everything that can fail; the shard has not changed yet.
+  // First do all operations that can fail, before the shard changes.
   changes_.Reserve(1);
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);

@@ -39,7 +39,7 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   RowMeta* meta = Meta(row);
   meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
   meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
-  // Rows from a table without event time have the time 0.
+  // In a row from a table without event time, the time is 0.
   meta->last_time =
       one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
   if (one.values != nullptr) WriteValue(layout, one.values, row);

@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// Maximum number of kept lookups without a gradient. If a forward pass has no backward pass, the
-// lookup is kept without a gradient.
+// Maximum number of kept lookups without a gradient. If no backward pass follows a forward pass,
+// the lookup of the forward pass is kept without a gradient.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
 
@@ -78,7 +78,7 @@ int64_t StepLookups::Keep(std::unique_ptr<Batch> batch, Outstanding::node_type p
 
 void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
   if (ticket == kFrozenTicket) return;
-  // First merge the gradients that an earlier call could not merge.
+  // First add the waiting gradients that an earlier call could not add.
   MergeDeferred(false);
   const auto it = outstanding_.find(ticket);
   if (it == outstanding_.end()) {
@@ -92,8 +92,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // First do the operations that can fail. Even after a failure, the lookup stays recorded, and the
-  // lookup's gradient can be added later.
+  // Begin with the operations that can fail. If one of these operations fails, the lookup stays
+  // recorded, so its gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];
@@ -117,8 +117,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // The gradient of lookup `ticket` has been added. A later call adds the waiting gradients of
-    // later lookups.
+    // At this point, the gradient of lookup `ticket` has already been added. A later call adds the
+    // waiting gradients of later lookups.
   }
 }
 

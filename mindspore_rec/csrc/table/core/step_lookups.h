@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepLookups: the lookups of a step whose gradients have not arrived yet, indexed by ticket, and
-// the sum of the gradients so far. Gradients may arrive in any order; they are summed in the order
-// of the lookups.
+// StepLookups: the lookups of a step that still wait for their gradients, indexed by ticket, and
+// the sum of the gradients that have arrived. Gradients may arrive in any order; they are summed in
+// the order of the lookups.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class StepLookups {
 
   // Requires: core outlives it.
   explicit StepLookups(const TableCore* core) : core_(core) {}
-  // Make room so that Recycle cannot fail. Throws std::bad_alloc.
+  // Reserve memory, so that the next call of Recycle cannot fail. Throws std::bad_alloc.
   void ReserveSpare();
 
   // ---- batches
@@ -45,11 +45,11 @@ class StepLookups {
 
   // ---- gradients
 
-  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is missing, copy the
-  // gradient and add the copy later. If Accumulate throws, nothing was added.
+  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is still missing,
+  // copy the new gradient and add the copy later. If Accumulate throws, nothing was added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Add the waiting gradients to the sum in the order of the lookups, and stop at the first lookup
-  // without a gradient. With `all`, add all waiting gradients.
+  // without a gradient. If `all` is true, add all waiting gradients.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
@@ -64,7 +64,7 @@ class StepLookups {
 
   // ---- the ids of recent training lookups, recorded in tables with tiers below host memory
 
-  // Make room for one call of Note. Throws std::bad_alloc.
+  // Reserve memory, so that the next call of Note cannot fail. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
   // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has no
@@ -78,7 +78,7 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient; only one of the two vectors is used.
+    // A copy of the gradient. The copy uses only one of the two vectors.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

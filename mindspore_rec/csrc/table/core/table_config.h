@@ -23,16 +23,16 @@ struct RowPrecision {
   NumberType state = NumberType::kFloat32;
   // Type of optimizer states that are sums (Rule::KeepsSums): float32 or bfloat16.
   NumberType accumulator = NumberType::kFloat32;
-  // If `stochastic` is true, a step rounds randomly (rows/rounding.h), so that the mean of the
-  // written numbers is the computed number. If `stochastic` is false, a step rounds to the nearest
-  // number.
+  // If `stochastic` is true, a step rounds numbers up or down at random (rows/rounding.h), so that
+  // the expected value of a rounded number equals the computed number. If `stochastic` is false, a
+  // step rounds to the nearest number.
   bool stochastic = true;
 };
 
 struct TableConfig {
   std::string name;
-  // Names of different scopes are independent. The program has scope 0, and each served network has
-  // its own scope. Files, and the first values of rows, do not depend on the scope.
+  // Tables in different scopes may have the same name. The program has scope 0, and each served
+  // network has its own scope. Neither files nor the first values of rows depend on the scope.
   int64_t scope = 0;
   int64_t id = 0;  // its number in the registry
   int32_t dim = 0;
@@ -40,9 +40,10 @@ struct TableConfig {
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static: ids outside get zeros; if false, an error
-  // Values that lookups return for unknown keys and for keys that are not admitted, in training and
-  // in evaluation: dim floats, or one float for all. If the vector for training is empty, training
-  // uses zeros. If the vector for evaluation is empty, evaluation uses the value for training.
+  // The first vector is the value that training lookups return for unknown keys and for keys that
+  // are not admitted; the second vector is the value for evaluation. A vector has dim floats, or
+  // one float for all elements. If the vector for training is empty, training uses zeros. If the
+  // vector for evaluation is empty, evaluation uses the value for training.
   std::vector<float> unknown_value;
   std::vector<float> serving_unknown_value;
   Admission admission;

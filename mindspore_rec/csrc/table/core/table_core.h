@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableCore: the shared state of a table's parts: its configuration, its shards, and the lookups of
-// the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
-// RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
+// TableCore: the state that a table's parts share. The state consists of the configuration, the
+// shards, and the lookups of the current step. Table owns it. The parts (BatchLookup, RowReader,
+// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers of the parts
+// must hold the table's mutex.
 //
 // Error messages begin with the table's name (Where). Methods that check arguments throw
 // std::invalid_argument, unless their comment names another exception.
@@ -31,7 +32,7 @@ struct TableCore {
   TableCore(const TableCore&) = delete;
   TableCore& operator=(const TableCore&) = delete;
 
-  // Return the message with the table's name in front.
+  // Return the message with the table's name prepended.
   std::string Where(const std::string& what) const {
     return "table '" + config.name + "': " + what;
   }
@@ -63,22 +64,22 @@ struct TableCore {
   // Throw std::runtime_error if the newest value of a row is only in device memory that the host
   // cannot access.
   void RequireWrittenBack() const;
-  // Throw std::invalid_argument with the message that `what` is not possible with a device cache
+  // Throw std::invalid_argument; the message says that `what` is not possible with a device cache
   // outside host memory.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
   // Return the layout of rows that a rule requires.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets this
-  // layout next.
+  // Set the layout of rows. Requires: the shards' rows already have this layout, or the next call
+  // of Shard::Adopt sets this layout.
   void TakeLayout(const RowLayout& layout);
 
-  // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.
+  // Whether every shard keeps a digest. If a shard runs out of memory, it drops its digest.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 
-  // Make room in the change log for these keys. With `all`, also make room for all rows in host
-  // memory and the vocabulary. Throws std::bad_alloc.
+  // Make room in the change log for these keys. If `all` is true, also make room for the keys of
+  // all rows in host memory and for all keys of the vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);
 
   TableConfig config;

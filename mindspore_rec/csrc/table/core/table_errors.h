@@ -13,7 +13,7 @@ struct TableClosed : std::runtime_error {
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// A row in a tier was changed, but not by the table.
+// Something other than the table has changed a row in a tier.
 struct RowDamaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex of a table. Hold is the only way to lock the mutex. Hold releases the interpreter's
-// lock while it waits, which avoids the deadlocks that a plain mutex would cause. Locking throws in
-// a forked child. Locking also throws if the same thread is already inside a call on the same
-// table.
+// The mutex of a table. The mutex can be locked only by the class Hold. While Hold waits, it
+// releases the interpreter's lock (GIL), to avoid the deadlocks that a plain mutex would cause.
+// Locking throws in a forked child. Locking also throws if the same thread is already inside a call
+// on the same table.
 #pragma once
 
 #include <mutex>
@@ -30,7 +30,7 @@ class TableMutex {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
-    // Return the lock, to wait on a condition or to unlock temporarily.
+    // Return the lock, so that the caller can wait on a condition or unlock the mutex temporarily.
     std::unique_lock<std::mutex>* lock() { return &lock_; }
 
    private:

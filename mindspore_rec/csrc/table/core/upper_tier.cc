@@ -79,7 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // Promoted rows stay in host memory if their contents were copied.
+    // If `rows` is not null, the promoted rows have their contents and stay in host memory.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);

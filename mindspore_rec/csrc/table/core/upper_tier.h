@@ -5,8 +5,8 @@
 // UpperTier, and reports changes in lower tiers to UpperTier. UpperTier hides the core
 // (table_core.h), except the settings and the clock.
 //
-// Like the core's own parts, UpperTier runs under the table's mutex, unless a method states an
-// exception.
+// The caller must hold the table's mutex, as for the core's other parts, unless a method's comment
+// states an exception.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,8 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name in front. This call does not require the mutex.
+  // Return the message with the table's name prepended. The caller of Where need not hold the
+  // mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -62,9 +63,10 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a batch whose keys are unique. Memory then cannot run out while missing rows are
-  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. The room for
-  // the batch is in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
+  // Make room for a batch whose keys are unique. After this call, memory cannot run out while
+  // missing rows are promoted, rows that are in no tier are inserted, and the batch's keys are
+  // recorded. The room for the batch is in addition to the room for `pending`, which may be null.
+  // Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
@@ -74,10 +76,10 @@ class UpperTier {
   // host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
-  // batch `number`. Adds the number of promoted rows to *promoted; a key with a row in host memory
-  // is skipped. Throws std::bad_alloc. Rows that were promoted before the exception stay in host
-  // memory.
+  // For each index i in `of`, promote keys[i] with block i of `rows`, and hold the row for
+  // prefetched batch `number`. Adds the number of promoted rows to *promoted; a key with a row in
+  // host memory is skipped. Throws std::bad_alloc. Rows that were promoted before the exception
+  // stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -87,7 +89,8 @@ class UpperTier {
   // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
   // `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
-  // Append a copy of a victim, with its newest values from a device cache.
+  // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
+  // values.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
   // Free the place of a victim that is in a lower tier now.
   void Free(const VictimCandidate& victim) noexcept;
@@ -101,7 +104,8 @@ class UpperTier {
   // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
   // erased. The keys are sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list that Departed returns, after the copies were erased.
+  // Clear the list that Departed returns; the copies of the rows in the list must have been erased
+  // before.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
@@ -118,7 +122,7 @@ class UpperTier {
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
   // Record `keys` in lower tiers and all keys of a vocabulary as deleted. The rows of these keys
-  // are gone or have first values.
+  // were removed or have their first values again.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of

@@ -15,9 +15,8 @@ namespace msrec {
 class Shard;
 struct TableCore;
 
-// Sample candidates for `wanted` victims. Calls sample(shard, n, out) for every shard, in parallel,
-// with n in proportion to the shard's number of rows. If there are few rows, all of them are
-// candidates.
+// Sample candidates for `wanted` victims. Calls sample(shard, n, out) for every shard, in parallel;
+// n is proportional to the shard's number of rows. If there are few rows, all rows are candidates.
 VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);

@@ -112,7 +112,8 @@ void DeviceRows::ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps)
 void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwap>* swaps) {
   ApplyLeaving();
   missing_.clear();
-  // First find all rows that are already in the cache, so that none of them becomes a victim.
+  // First find all rows of the batch that are already in the cache, so that none of these rows
+  // becomes a victim.
   for (int s = 0; s < kNumShards; ++s) {
     if (batch.begin[s + 1] == batch.begin[s]) continue;
     FindAll(batch, s, found);

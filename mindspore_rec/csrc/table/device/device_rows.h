@@ -2,18 +2,20 @@
 //
 // DeviceRows: the rows of a table that are in its device cache. The cache is two matrices, values
 // [slots + 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory
-// or, if the device is the CPU, in memory shared with the host. The last three rows have special
-// uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
+// or, if the device is the CPU, in memory shared with the host. The last three rows of a matrix are
+// special: the value for unknown keys, zeros for padding, and a scratch row for writes that are not
+// needed.
 //
-// Numbers in the cache are float32. For tables with narrower number types, cached numbers are
-// float32 numbers that are rounded to these types, so that a transfer loses nothing.
+// Numbers in the cache are float32. If the table has a narrower number type, the float32 numbers in
+// the cache are rounded to this type, so that a transfer to the host is exact.
 //
-// The newest value and state of a cached row are in the cache. The row's block in host memory has
-// the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
-// demoted or overwritten must leave the cache first, by WriteBackAndForget or Forget.
+// The newest value and state of a cached row are in the cache. The row's block in host memory
+// contains the metadata; while the slot is dirty, the block's value and state are outdated. Before
+// a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
+// from the cache.
 //
 // Code that runs in parallel over shards may call only Find, Fresh and methods with a shard number,
-// and only for keys of its shard.
+// and may pass only keys of its own shard.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +55,7 @@ class DeviceRows {
   int dim() const { return dim_; }
   int state_width() const { return state_width_; }
   void SetValues(float* values) { values_ = values; }
-  // Requires: the cache has no rows, because their layout may have changed.
+  // Requires: the cache has no rows, because a changed layout would make cached rows invalid.
   void SetStates(float* states, int width);
   float* Value(uint32_t slot) const { return values_ + static_cast<size_t>(slot) * dim_; }
   float* State(uint32_t slot) const { return states_ + static_cast<size_t>(slot) * state_width_; }
@@ -83,16 +85,16 @@ class DeviceRows {
   // Drops all rows without updating their blocks.
   void Clear();
 
-  // Returns the number of slots that this step would use if the batch were added. A step uses the
-  // pinned slots, plus one slot for each key of the batch that has no pinned slot.
+  // Returns the number of slots that this step would use if the batch were added. In addition to
+  // the pinned slots, a step uses one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
-  // Makes room for everything that Assign records. The batch's keys must be unique.
+  // Reserves memory for all data that Assign records. The batch's keys must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
-  // batch.key; rows to move are appended to `swaps`. Assign requires room (Needed, ReserveAssign).
-  // With enough room, Assign cannot fail.
+  // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
+  // (Needed), and ReserveAssign was called. Under these conditions, Assign cannot fail.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
-  // Moves rows; only for shared memory.
+  // Moves rows between the cache and their blocks. Requires shared memory.
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;

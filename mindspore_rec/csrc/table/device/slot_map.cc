@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that one pass over all slots finds. The number is large, so that passes are
-// rare.
+// Number of candidates that are collected in one pass over all slots. The number is large, so that
+// passes are rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
@@ -152,14 +152,15 @@ bool SlotMap::Refill() {
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  // With LRU, pinned slots were used last, so none of them is a candidate.
+  // With LRU, pinned slots were used last, so no pinned slot is a candidate.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
     if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }
   return true;
 }
 
-// A search stops at the gap, so entries behind the gap that belong before it are moved back.
+// A search stops at an empty place. So entries after the removed entry are moved back if their home
+// place is not after the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;

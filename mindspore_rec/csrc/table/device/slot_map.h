@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
-// another key. With LRU, the victim is the least recently used key. With LFU, the victim is the
-// least often used key; among keys used equally often, the least recently used key. Keys used since
-// the last NextStep are pinned: no other key can take their slots.
+// SlotMap: maps keys to slots of a device cache. If no slot is free, a new key replaces another
+// key, the victim, in its slot. With LRU, the victim is the least recently used key. With LFU, the
+// victim is the least often used key. If several keys are used equally often, the victim is the
+// least recently used key among these keys. Keys that were used since the last call of NextStep are
+// pinned: no other key can replace a pinned key.
 //
 // Not thread safe, except for parallel calls of Find.
 #pragma once
@@ -21,11 +22,11 @@ class SlotMap {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // Requires 1 <= slots < 2^31. Allocates all memory here, so no later call can fail.
+  // Requires 1 <= slots < 2^31. The constructor allocates all memory, so no later call can fail.
   SlotMap(uint32_t slots, bool lfu);
 
-  // Returns the slot of key, or kNone. If keys were passed to Prefetch before, a loop of Find calls
-  // does not wait for memory.
+  // Returns the slot of key, or kNone. If keys were passed to Prefetch before, Find does not wait
+  // for memory when it looks up these keys.
   uint32_t Find(int64_t key) const;
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
@@ -33,8 +34,8 @@ class SlotMap {
   // which must not decrease while the key has a slot. Returns whether this is the key's first use
   // in this step.
   bool Use(uint32_t slot, uint32_t frequency);
-  // Assigns a slot to a key that has none. If no slot is free, removes the first victim and uses
-  // its slot. Returns kNone if all slots are pinned.
+  // Assigns a slot to a key that has no slot yet. If no slot is free, removes the first victim and
+  // uses its slot. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
   // Removes the key of the slot. An unpinned slot is free at once; a pinned slot is free from the
   // next step on.
@@ -52,7 +53,8 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot that another key may take. The slot with the lowest priority is taken first.
+  // A slot whose key another key may replace. The key in the slot with the lowest priority is
+  // replaced first.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
@@ -87,8 +89,8 @@ class SlotMap {
 
   // A heap of the slots with the lowest priorities. Each entry has the slot's priority at the time
   // when the entry was added. Every key whose priority is at most bound_ is in the heap or in
-  // waiting_. A key's priority only rises. So if the slot of the top entry still has the entry's
-  // priority, this priority is the lowest of all.
+  // waiting_. The priority of a key never decreases. So if the slot of the heap's top entry still
+  // has the entry's priority, no other slot has a lower priority.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
   std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows with histories whose labels follow from a known formula, so the best AUC is known.
+
+A row has a user, an item, a number, and a history of 0 to 20 items. The label's log odds are a
+constant of the item, plus a term of the history:
+
+* `seen`: 1.5 if the item is in the history, and else -1.5. Half of the rows' items are drawn from
+  the history.
+* `interest`: 0.9 for each event of the item's kind, for at most 4 events, minus 1.5. No column has
+  the kinds: a network learns them from the events. Each history is about three kinds.
+
+The user and the number say nothing about the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec import Schema
+from mindspore_rec.feature import CategoryColumn, HistoryColumn, LabelColumn, NumberColumn
+
+__all__ = ["TASKS", "Planted", "draw", "schema_of"]
+
+ITEMS = 300
+KINDS = 20  # of items: the number modulo KINDS
+USERS = 100
+LONGEST = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """Rows, and the probability of label 1 by which each row's label was drawn.
+
+    Attributes:
+        rows: columns `user`, `item`, `number`, `seen` and `label`.
+        probability: float64 `[rows]`.
+    """
+
+    rows: pa.Table
+    probability: np.ndarray
+
+
+def draw(task: str, rows: int, seed: int) -> Planted:
+    """Draw rows of a task.
+
+    Args:
+        task: of `TASKS`.
+        rows: number of rows.
+        seed: seed of the rows. The constants of the items are the same for all seeds.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, LONGEST + 1, rows)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    row = np.repeat(np.arange(rows), lengths)
+    values, item, term = TASKS[task](rng, row, offsets)
+    odds = np.random.default_rng(0).normal(0, 0.5, ITEMS)[item] + term
+    probability = 1 / (1 + np.exp(-odds))
+    columns = {
+        "user": rng.integers(0, USERS, rows),
+        "item": item,
+        "number": rng.normal(0, 1, rows),
+        "seen": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
+        "label": (rng.random(rows) < probability).astype(np.int8),
+    }
+    return Planted(pa.table(columns), probability)
+
+
+def schema_of(history: bool = True, embedding_dim: int = 8) -> Schema:
+    """Return the schema of the rows, with the history or without."""
+    columns = [
+        CategoryColumn("user", values="key"),
+        CategoryColumn("item", values="key", table="items"),
+        NumberColumn("number"),
+    ]
+    seen = HistoryColumn("seen", values="key", table="items", length=LONGEST)
+    return Schema([*columns, *[seen] * history, LabelColumn("label")], embedding_dim=embedding_dim)
+
+
+_Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _seen(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
+    """Return events, items and terms of the task `seen`."""
+    rows, lengths = len(offsets) - 1, np.diff(offsets)
+    values = rng.integers(0, ITEMS, len(row))
+    item = rng.integers(0, ITEMS, rows)
+    again = (rng.random(rows) < 0.5) & (lengths > 0)
+    item[again] = values[offsets[:-1][again] + rng.integers(0, lengths[again])]
+    matches = np.bincount(row, values == item[row], rows)
+    return values, item, np.where(matches > 0, 1.5, -1.5)
+
+
+def _interest(rng: np.random.Generator, row: np.ndarray, offsets: np.ndarray) -> _Drawn:
+    """Return events, items and terms of the task `interest`."""
+    rows = len(offsets) - 1
+    liked = rng.integers(0, KINDS, (rows, 3))
+    kind = liked[row, rng.integers(0, 3, len(row))]
+    values = kind + KINDS * rng.integers(0, ITEMS // KINDS, len(row))
+    candidate = np.where(rng.random(rows) < 0.5, liked[:, 0], rng.integers(0, KINDS, rows))
+    item = candidate + KINDS * rng.integers(0, ITEMS // KINDS, rows)
+    matches = np.bincount(row, kind == candidate[row], rows)
+    return values, item, 0.9 * np.minimum(matches, 4) - 1.5
+
+
+TASKS: dict[str, Callable[[np.random.Generator, np.ndarray, np.ndarray], _Drawn]] = {
+    "seen": _seen,
+    "interest": _interest,
+}
+"""Functions that draw the events, the items and the terms of the log odds, by task."""

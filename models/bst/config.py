@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of BST; the files are in `configs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mindspore_rec.models import BST
+from models.common.history_model import HistoryModel, HistoryRun
+
+__all__ = ["MODEL", "Config", "ModelConfig"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Settings of the network: arguments of `BST`.
+
+    Args:
+        blocks: number of transformer blocks. Default: 1.
+        heads: number of heads of a block. Default: 1.
+        positions: number of vectors of positions. Default: None, one for each place.
+        hidden: widths of the perceptron's layers. Default: 64, 32.
+        dropout: dropout of the blocks and the perceptron. Default: 0.0.
+    """
+
+    blocks: int = 1
+    heads: int = 1
+    positions: int | None = None
+    hidden: tuple[int, ...] = (64, 32)
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Config(HistoryRun):
+    """A run of BST.
+
+    Args: as for `HistoryRun`, and
+
+        model: the network.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+MODEL = HistoryModel("bst", "BST", Config, BST)
