@@ -253,8 +253,8 @@ class Coverage(_ListMetric):
     Args:
         catalogue: number of all items, at least 1.
 
-    Inputs of ``update``: - **items** (Tensor): integers ``[B, K]`` in ``[-1, catalogue)``; -1 means
-        no item.
+    Inputs of ``update``:
+        - **items** (Tensor): integers ``[B, K]`` in ``[-1, catalogue)``; -1 means no item.
 
     Raises:
         TypeError: ``catalogue`` is not an int.
