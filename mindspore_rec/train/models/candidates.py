@@ -135,10 +135,12 @@ def _match(schema: Schema, column: Column, model: str) -> Field | None:
 def _no_candidate(schema: Schema, history: Column, model: str) -> ValueError:
     categories = [each.name for each in schema.columns if each.kind in _KINDS]
     if not history.has_rows:
+        remedy = "make it a side column (side_of) of the history of items"
+        if history.kept is not None:
+            remedy = f"name the item first in 'of' of {history.kept.name!r}"
         return ValueError(
             f"{model} reads vectors of events, but history {history.name!r} has the values "
-            f"{history.values!r}, which have no rows: make it a side column (side_of) of the "
-            "history of items"
+            f"{history.values!r}, which have no rows: {remedy}"
         )
     table = history.table or "items"
     needed = "the column" if history.table else "both columns"
