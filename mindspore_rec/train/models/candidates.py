@@ -143,6 +143,12 @@ def _no_candidate(schema: Schema, history: Column, model: str) -> ValueError:
             f"{history.values!r}, which have no rows: {remedy}"
         )
     table = history.table or "items"
+    if history.kept is not None and history.table is None:
+        return ValueError(
+            f"{model} compares the events of {history.name!r} with the item that is scored: set "
+            f"table={table!r} of column {history.kept.of[0]!r} (table: {table} in YAML), which the "
+            "history and the scored item share then"
+        )
     needed = "the column" if history.table else "both columns"
     return ValueError(
         f"{model} compares the events of {history.name!r} with the item that is scored, but no "
