@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of places that make code and text hard to read, such as one idea in several forms.
+"""Counts places that make code and text hard to read, such as one idea in several forms.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
 
-The code is read, not imported. `tests/tools/test_counts.py` has an upper bound for each count.
+The tool parses the code and does not import it. `tests/tools/test_counts.py` sets an upper bound
+for each count.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# These classes may have more arguments: `TableConfig` has a table's settings, and the other classes
-# are records that the library returns.
+# These classes may have more arguments: `TableConfig` contains a table's settings, and the library
+# returns the other classes as records.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
@@ -67,12 +68,12 @@ def tree(file: Path) -> ast.Module:
 
 
 def place(file: Path, line: int) -> str:
-    """Return the printed name of a place."""
+    """Return the text that names a place in the output."""
     return f"{file.relative_to(ROOT)}:{line}"
 
 
 def matches(pattern: re.Pattern[str], *sources: Path) -> list[str]:
-    """Return the places of matches in files."""
+    """Return the places where a pattern matches in files."""
     places = []
     for file in sources:
         text = file.read_text(encoding="utf-8")
@@ -235,7 +236,7 @@ def vague_variables() -> list[str]:
 
 
 def pronouns() -> list[str]:
-    """Pronouns in the place of a noun, on pages and in comments and docstrings."""
+    """Pronouns where a noun belongs, on pages and in comments and docstrings."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     pages += files("*.md", folders=(*READ, "docs"))
     return matches(PRONOUNS, *pages, *files("*.py", "*.h", "*.cc", "*.inl"))

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares training with a table that keeps a digest, and training with a table without a digest.
+"""Compares the training speed of a table with a digest and a table without a digest.
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
 This tool is not a benchmark, because benchmarks use only public names.
 
-A step does the work of `embedding_step.py` without the graph. It looks up batch x fields ids,
-accumulates the rows' gradients, and does one step of Adam. After every `--delta-every` steps, the
-tool copies the changed rows for a delta, and a new epoch begins. Steps of two equal tables
-alternate, in a changing order; only one table keeps a digest. The tool measures the CPU time of all
-threads, because other programs on the machine affect CPU time less than elapsed time. Figures are
-medians of pairs of steps and of pairs of deltas.
+A step does the same work as a step of `embedding_step.py`, but without the graph. A step looks up
+batch x fields ids, accumulates the rows' gradients, and does one step of Adam. After every
+`--delta-every` steps, the tool copies the changed rows for a delta, and a new epoch begins. Steps
+of two equal tables alternate, in a changing order; only one table keeps a digest. The tool measures
+the CPU time of all threads, because other programs on the machine affect CPU time less than elapsed
+time. Figures are medians of pairs of steps and of pairs of deltas.
 """
 
 from __future__ import annotations

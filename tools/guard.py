@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check if a code change changes any bit: compare digests of small trainings from fixed seeds.
+"""Check whether a code change changes any result bit, by digests of small seeded trainings.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
@@ -8,8 +8,8 @@
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
 state, dense weights and predictions. The bits of results may differ between processors, and between
 versions of MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no
-recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if one
-side lacks a run.
+recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a run
+exists on one side only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def recording(names: list[str], jobs: int) -> dict[str, Any]:
 
 
 def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any]:
-    """Return the results of another tree's runs, made with that tree's guard and interpreter."""
+    """Return the results of another tree's runs, made by the other tree's tool and interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "recording.json"
         python = tree / ".venv" / "bin" / "python"
@@ -60,7 +60,7 @@ def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any
 
 
 def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) -> bool:
-    """Print two recordings side by side; return True if they are the same."""
+    """Print two recordings side by side; return True if they are equal."""
     for line in machine_lines(before["machine"], now["machine"]):
         print(line)
     earlier = {name: run for name, run in before["runs"].items() if name in (only or [name])}
@@ -70,7 +70,7 @@ def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) ->
 
 
 def failures(runs: dict[str, Any]) -> list[str]:
-    """Return one line per run without a result."""
+    """Return one line for each run that has no result."""
     words = ("failed", "missing")
     reasons = [(name, word, run[word]) for name, run in runs.items() for word in words]
     return [f"{name} {word}: {why}" for name, word, why in reasons if why]

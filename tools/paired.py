@@ -8,7 +8,7 @@ The trees must be prepared (`bash build.sh prepare`). Each run is a separate pro
 interpreter. The tree that runs first alternates from pair to pair. For each figure, the tool prints
 the medians of both trees, and the ratio of this tree's median to the other tree's median. The tool
 also prints the 95 % interval of the ratio, by bootstrap over the pairs. The name of a number in
-nested results has dots, as in `shapes.criteo_26.ours_step_ms`.
+nested results contains dots, as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def figure(results: dict[str, Any], name: str) -> float:
-    """Return the figure that has this name."""
+    """Return the figure named `name`."""
     value: Any = results
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:

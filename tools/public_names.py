@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check if a code change changes the public names: record them, and show the differences.
+"""Check whether a code change changes the public names: record them, and show the differences.
 
     python tools/public_names.py --json output/names.json       before the change
     python tools/public_names.py --compare output/names.json    after it
 
 Public names are the names in `__all__` of `mindspore_rec` and of its public modules
-(docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For a name,
-the record has its kind, its signature, the signatures of a class's own methods, and the defining
-module, which may change. For a command, the record contains all options. A comparison exits with 1
-if something was lost or changed. Additions, moves and new warnings are shown, but do not change the
-exit code.
+(docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For each
+name, the record contains the kind, the signature, the signatures of a class's own methods, and the
+defining module, which may change. For a command, the record contains all options. A comparison
+exits with 1 if a name or option was lost or changed. Additions, moves and new warnings are shown,
+but do not change the exit code.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the changes since a commit: lint, and the nearest tests, in about a minute.
+"""Check the changes since a commit: lint, and tests close to the changes, in about a minute.
 
     python tools/quick.py lint
     python tools/quick.py cpp build/csrc-native
     python tools/quick.py pytest --seconds 40
 
-`bash build.sh quick` compiles and runs the three checks. `lint` checks the files that changed since
-the common ancestor with `--base`, and the types of all files. `near` prints the C++ test files in
-the folders of changed files, and the C++ test files that include a changed header, also through
-other headers, the nearest first. `cpp` compiles these files until `CPP_SECONDS` are over, and
-prints the compiled files. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until
-`--seconds` are over, it runs the tests that reach a changed file by imports, the nearest first. It
-prints the number of test files run; `bash build.sh test` runs all tests.
+`bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
+since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
+files in the folders of changed files, and those that include a changed header, directly or not. The
+nearest files are first. `cpp` compiles these files until `CPP_SECONDS` are over, and prints the
+compiled files. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until `--seconds`
+are over, `pytest` runs the tests that import a changed file, directly or not, the nearest first.
+The command prints the number of test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # takes half a minute.
 AT_A_TIME = 6
 
-# Seconds after which `cpp` compiles no further test files. A file takes two to six seconds.
+# Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.
 CPP_SECONDS = 12
-# Seconds for Python tests, at least, even if C++ tests have taken the time.
+# Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
 # Test files that read the whole tree, run after every change; they take some seconds.
@@ -76,8 +76,8 @@ PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "tier": ("cache",),
     "workers": ("parallel",),
 }
-# For a folder of the package, the folder of its tests. A folder that is not listed has its tests in
-# the folder of the same name in `tests`.
+# Maps a folder of the package to the folder with its tests. If a folder is not listed, its tests
+# are in the folder of the same name in `tests`.
 ROOM_TESTS = {
     "common/columns": "feature",
     "common/digests": "parameter",
@@ -113,7 +113,7 @@ ROOM_TESTS = {
 
 
 def git(*arguments: str) -> list[str]:
-    """Return the lines that git prints; none if git fails."""
+    """Return the lines that git prints; an empty list if git fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -146,7 +146,7 @@ _IMPORT = re.compile(r"^ *import ([\w., ]+)", re.MULTILINE)
 
 
 def names_imported(text: str) -> Iterator[tuple[str, str]]:
-    """Yield module and name of each `from module import name`, and (module, '') of an import.
+    """Yield (module, name) for each `from module import name`, and (module, '') for an import.
 
     Example:
         >>> list(names_imported("import os\\nfrom a.b import (\\n    c as d,  # why\\n    e,\\n)"))
@@ -161,7 +161,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a package's public name leads to the file that defines it.
+    """The imports between files; a package's public name counts as its defining file.
 
     Args:
         files: Python files, relative to the root.
@@ -262,7 +262,7 @@ def _is_test(file: Path) -> bool:
 
 
 def _tests_of(file: Path) -> tuple[Path, ...]:
-    """Return the test folders of a file that no import leads to, the nearest first."""
+    """Return the test folders for a file that no test imports, the nearest first."""
     if CSRC in file.parents or CPP_TESTS in file.parents:
         inside = file.relative_to(CSRC if CSRC in file.parents else CPP_TESTS).as_posix()
         longest = max((each for each in PYTHON_TESTS if inside.startswith(each)), key=len)
@@ -307,7 +307,7 @@ def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) ->
     Args:
         files: the test files.
         seconds: the time.
-        whole: those files of `files` that run even if they are slow. They run first.
+        whole: the files among `files` that run even if they are slow. They run first.
     """
     plugin = _Deadline(seconds)
     codes = {0}
@@ -358,7 +358,7 @@ def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
 def run_lint(changed: Sequence[Path]) -> int:
     """Lint the changed files, and check all types; return an exit status.
 
-    For a check that a tool can mend, print the command.
+    If a tool can fix the failure, print the tool's command.
     """
     tools = Path(sys.executable).parent
     python = [str(file) for file in changed if file.suffix in (".py", ".pyi", ".md")]
@@ -392,9 +392,9 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
 
     These are the tests in the folder of a changed file, or in the nearest folder above with tests;
     tests that include a changed header, also through other headers; and tests that include the
-    header of a changed `.cc` or `.inl` file. Changed files are the nearest. Tests in the same
-    folder are as near as tests that include a changed header directly. Tests in a folder above are
-    less near.
+    header of a changed `.cc` or `.inl` file. Changed test files count as the nearest. Tests in the
+    same folder are as near as tests that include a changed header directly. Tests in a folder above
+    are less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
@@ -453,7 +453,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
 
     Args:
         near: the test files.
-        directory: build directory that CMake has configured with at least these files.
+        directory: build directory that CMake has configured with at least the files in `files`.
         seconds: the time. The first files are compiled even if they take longer.
         jobs: number of files that are compiled at a time.
     """

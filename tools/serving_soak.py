@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long load on a server: HTTP and gRPC mixed, new and closed connections, and misbehaving clients.
+"""Long load test of a server: HTTP and gRPC, new and closed connections, misbehaving clients.
 
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
-Clients send requests at a fixed rate, over kept and new connections, and compare the answers.
+Clients send requests at a fixed rate, over persistent and new connections, and check the answers.
 Misbehaving clients (`strangers.py`) send three kinds of input: requests without a token; requests
-that are slow, incomplete, compressed or too large; and bytes that are no request. Memory, threads,
-open files and CPU time of the server, and the 99th percentile of the clients' latency, must stay
-flat. A slope is the median of the slopes between all pairs of samples after the warm-up. A value
-fails if it grows, with 95 % confidence, by more than its limit.
+that are slow, incomplete, compressed or too large; and bytes that are not a request. Memory,
+threads, open files and CPU time of the server, and the 99th percentile of the clients' latency,
+must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up. A
+value fails if it grows, with 95 % confidence, by more than its limit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ALLOWED = {
 
 
 class Request:
-    """A request in the forms of both protocols."""
+    """A request in the formats of both protocols."""
 
     def __init__(self, keys: int, seed: int) -> None:
         from mindspore_rec.serve.protocol.open_inference import message
@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of seconds; if there are no answers, return the duration `waited`."""
+    """Return a percentile of the latencies in seconds; without answers, return `waited`."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -234,7 +234,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
     spikes hardly change the slope. `surely` is the growth at the lower end of the slope's 95 %
-    interval, computed with Kendall's variance.
+    interval, which is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -250,7 +250,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and True if the samples are flat."""
+    """Load the server; return the samples, and True if no value has grown."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (
@@ -314,7 +314,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
 
 
 def main() -> None:
-    """Run the load, print the results, and fail if something is not flat."""
+    """Run the load, print the results, and fail if a value has grown."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180, help="of load")
     parser.add_argument("--every", type=float, default=10, help="seconds between samples")

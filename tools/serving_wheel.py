@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
-The small wheel has unchanged copies of the folders `common` (without its readers of YAML) and
-`serve`, of the command `doctor`, of the public modules, and of the native core. The script compiles
-nothing, and nothing is copied by hand. MindSpore is not a requirement of the small wheel.
+The small wheel contains unchanged copies of the folders `common` (without the YAML readers) and
+`serve`, the command `doctor`, the public modules, and the native core. The script compiles nothing,
+and no file needs to be copied by hand. MindSpore is not a requirement of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """
@@ -18,7 +18,7 @@ from wheel.wheelfile import WheelFile
 PACKAGE = "mindspore_rec"
 LEFT_OUT = ("train", "compat", "plan", "csrc", "mpi_shim")
 FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of command and plan
-# Of the command, what `python -m mindspore_rec doctor` needs.
+# The files of the command that `python -m mindspore_rec doctor` needs.
 COMMAND_FILES = ("__init__.py", "main.py", "options.py", "remedies.py", "json_file.py")
 NAME = "mindspore_rec_serving"
 REQUIRES = (

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logistic regression and boosted trees on the rows that the models train on.
+"""Logistic regression and boosted trees, trained on the models' training rows.
 
 The module needs scikit-learn (`pip install scikit-learn`); LightGBM's trees also need the package
 lightgbm (`pip install lightgbm`). The settings of each baseline are chosen by AUC on a fifth of the
-training rows; the baseline is then fitted to all training rows. Test rows have no influence on the
-choice.
+training rows; the baseline is then fitted to all training rows. Test rows have no influence on this
+choice of settings.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
 
 
 class _Encoder:
-    """Encode ids as categories, or as means and counts; numbers stay as they are."""
+    """Encode ids as categories, or as means and counts; numbers are not changed."""
 
     def __init__(self, rows: Rows) -> None:
         from sklearn.preprocessing import OrdinalEncoder, TargetEncoder

@@ -46,7 +46,7 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
 
 
 def training_parser(program: str, description: str, configs: Path) -> argparse.ArgumentParser:
-    """Return a parser with the options of `parser` and of training.
+    """Return a parser with the options of `parser` and the options of training.
 
     Args: as for `parser`.
     """

@@ -121,7 +121,7 @@ def _train_once(
 
 
 def _close_tables(model: RecModel) -> None:
-    """Close a model's tables, so that the next model's tables can have the same names.
+    """Close a model's tables, so that the next model's tables can use the same names.
 
     Initial values depend on a table's name, so every run must use the same names.
     """
@@ -132,8 +132,8 @@ def _close_tables(model: RecModel) -> None:
 def _report(runs: list[dict[str, Any]], data: Data, options: argparse.Namespace) -> None:
     """Print the means over several seeds, and write the file of `--json`.
 
-    The file has the figures of the runs and the means over the runs. The figures of a single run
-    are also at the file's top level.
+    The file contains the figures of the runs and the means over the runs. The figures of a single
+    run are also at the file's top level.
     """
     if worker_group().rank != 0:
         return

@@ -72,7 +72,7 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` refuses the
+        ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` rejects the
             mapping. The message names the file.
     """
     try:
@@ -94,8 +94,8 @@ def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
         values: values of the fields, as YAML parses them; a field with a default may be left out.
 
     Raises:
-        ValueError: a key is unknown or missing, or a value is illegal. The message has the path of
-            the key and the legal values.
+        ValueError: a key is unknown or missing, or a value is illegal. The message contains the
+            path of the key and the legal values.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 class _UnknownKeyError(DaciteFieldError):
-    """Error for a key that is no field of the dataclass; dacite's error lacks the key's path."""
+    """Error for an unknown key; unlike dacite's error, the message contains the key's path."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(field_path=key)
@@ -150,7 +150,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
+    """Add functions to `hooks`, which dacite calls on values of a type and its member types."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -176,7 +176,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
     value = with_new_keys(kind, value)
     known = [field.name for field in dataclasses.fields(kind)]
     if "kind" in known and "kind" in value:
-        # If the key `kind` is wrong, the remaining keys are probably wrong, too, so check only
+        # If the key `kind` is wrong, the remaining keys are probably wrong too, so check only
         # `kind`.
         legal = typing.get_type_hints(kind)["kind"]
         if typing.get_origin(legal) is Literal and value["kind"] not in typing.get_args(legal):

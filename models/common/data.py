@@ -44,7 +44,7 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: greatest number of different values in a field that takes part in
+        pair_cardinality: greatest number of different values in fields of the model's pair
             interactions. Default: 1,500, as in `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
@@ -90,8 +90,8 @@ class CensusIncome:
     Args:
         kind: 'census_income'.
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
-        exact: names of amounts that are also categories, by their exact value. Default: all four.
-        min_count: number of rows that an amount must occur in to be its own category. Default: 5.
+        exact: names of the amounts whose exact value is also a category. Default: all four.
+        min_count: number of rows in which an amount must occur to get its own category. Default: 5.
         validation: share of the training rows to hold out for tuning. Held-out rows replace the
             test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
     """
@@ -129,17 +129,17 @@ class Data:
     """An open data set.
 
     Args:
-        name: readable name of the data and of the test rows.
+        name: name of the data and the test rows, for output.
         fields: number of categorical fields.
         dense: number of numeric columns.
         train: function of batch size and epochs that returns the training batches of all epochs in
             order.
         train_rows: number of rows in an epoch.
-        test: batches of test rows, in memory or on disk, which can be read repeatedly.
+        test: batches of test rows, which can be read repeatedly, from memory or disk.
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: by name, groups of test rows to evaluate separately, each a bool array [rows of
-            test].
+        groups: groups of test rows to evaluate separately, by name; a group is a bool array [rows
+            of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
         vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.
@@ -169,8 +169,9 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
     Args:
         config: the section `data` of a configuration.
         directory: directory of the files. Synthetic data need no directory, so the directory may be
-            None. It may also be None for Census-Income and MovieLens, if the environment variable
-            `MINDSPORE_REC_CENSUS_DIR` or `MINDSPORE_REC_MOVIELENS_DIR` names the directory.
+            None. The directory may also be None for Census-Income and MovieLens, if the environment
+            variable `MINDSPORE_REC_CENSUS_DIR` or `MINDSPORE_REC_MOVIELENS_DIR` names the
+            directory.
         seed: seed of the order of the rows.
 
     Raises:
@@ -189,7 +190,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # Two ranges of rows are two samples of the same planted model.
+    # Training and test rows are two ranges of rows of the same planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:

@@ -13,7 +13,7 @@ __all__ = ["on_dense_device"]
 
 @contextmanager
 def on_dense_device(device: str | None) -> Iterator[None]:
-    """Put the dense layers that are made in the `with` block on a device.
+    """Set the device of the dense layers that are constructed in the `with` block.
 
     Args:
         device: 'cpu', 'cuda:N', or None for the process's device.

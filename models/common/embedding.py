@@ -44,7 +44,7 @@ class FieldEmbedding(nn.Cell):
 
     Attributes:
         dim: number of floats in an embedding.
-        parts: the pair (F, dim) of the output, in a tuple.
+        parts: a tuple that contains the pair (F, dim) of the output.
         table: the cell that looks up rows.
 
     Raises:
@@ -82,7 +82,7 @@ class FieldEmbedding(nn.Cell):
 class FieldSum(nn.Cell):
     """Lookup of one weight per id, summed over the fields of a row: the first-order term.
 
-    Args: as for `FieldEmbedding`; the weights start at 0.
+    Args: the arguments of `FieldEmbedding`; the weights start at 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.

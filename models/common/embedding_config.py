@@ -41,9 +41,9 @@ class EmbeddingConfig:
             fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
             training rows, which `mindspore_rec.convert` then converts to a hash table. Default:
             'hash'.
-        tables: 'one' table for all fields, or one 'per_field'. With 'one' table, ids of different
-            fields must not collide. Keys from `mindspore_rec.category_keys` do not collide, since
-            each key is salted with the field's name. Default: 'one'.
+        tables: 'one' table for all fields, or one table for each field, 'per_field'. With 'one'
+            table, ids of different fields must not collide. Keys from `mindspore_rec.category_keys`
+            do not collide, because each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.
@@ -55,17 +55,17 @@ class EmbeddingConfig:
             is an ordinary Parameter on the device, and its gradient is dense. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
-        admission_threshold: an id gets a row at this many occurrences in training, at least 1. Sets
-            the table's `admission`. Occurrences in all epochs are counted, unless
+        admission_threshold: number of an id's occurrences in training at which the id gets a row,
+            at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: a row is evicted if its key has not occurred for this many steps. Sets the
-            table's `eviction`. Not for 'static'. Default: None, never.
+        max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
+            Sets the table's `eviction`. Not for 'static'. Default: None, never.
         max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
             recently used rows are evicted. Not for 'static'. Default: None, no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
-        cache: the tiers of the rows, as for `mindspore_rec.CacheConfig`; only for tables on the
-            host that are not converted. Default: None, all rows in host memory.
+        cache: the tiers that store the rows, as for `mindspore_rec.CacheConfig`; only for tables on
+            the host that are not converted. Default: None, all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
@@ -178,7 +178,7 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """True if ids are indexes into a vocabulary and not keys."""
+        """True if ids are indexes into a vocabulary instead of keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property

@@ -29,8 +29,8 @@ class Evaluation:
             `gauc`. The normalized entropy is the log loss divided by the log loss of a model that
             always predicts the mean label. The calibration is the mean prediction divided by the
             mean label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows.
-            With several tasks, the name of each metric ends in `.<task>`. For a group of rows, the
-            name of each metric ends in `.<group>`, as in `auc.income.adult`.
+            With several tasks, the name of each metric ends in `.<task>`. The name of a metric for
+            a group of rows ends in `.<group>`, as in `auc.income.adult`.
         curves: for each task, the predicted and observed rates on all test rows, in bins of equal
             size. A single task has the name ''.
     """
@@ -87,8 +87,8 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
 
     With several workers, each worker predicts only its share of the batches, and then receives the
-    logits of all batches. Batches are not split, so the logits have the same bits as if one worker
-    predicted all batches.
+    logits of all batches. Batches are not split, so the logits are bit-identical to a single
+    worker's logits.
     """
     group = worker_group()
     logits: list[np.ndarray] = []

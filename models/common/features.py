@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PackedFeatures: arrays that are already packed, described for networks without a schema."""
+"""PackedFeatures: describes packed arrays for networks without a schema."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class PackedFeatures(Features):
         return self.config.std
 
     def embedding(self, name: str, seed: int) -> nn.Cell:
-        """Return a cell that returns the vectors of all fields."""
+        """Return a cell that computes the vectors of all fields."""
         return FieldEmbedding(self.fields, self.config, name, seed)
 
     def sums(self, name: str, seed: int) -> nn.Cell:
-        """Return a cell that returns the sum of one weight per field."""
+        """Return a cell that computes the sum of one weight per field."""
         return FieldSum(self.fields, self.config, name, seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of several runs together."""
+"""Means and deviations of figures over several runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the zoo, with one task or several tasks: configuration, construction, training."""
+"""A model of this folder, with one or several tasks: configuration, construction, training."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run; each model derives a class that adds the network, `model`.
+    """Configuration of a run; each model derives a class and adds the network's settings, `model`.
 
     Args:
         data: data to train on.
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
         train: length of the run and size of the batches.
-        compute_dtype: type of the factors in products of dense layers: 'float32' or 'bfloat16';
-            perceptrons also accept 'float16'. Weights and embeddings are always float32. On
-            processors without bfloat16 instructions, 'bfloat16' is slower than 'float32'. Default:
-            'float32'.
+        compute_dtype: type of the factors in matrix products of dense layers: 'float32' or
+            'bfloat16'; perceptrons also accept 'float16'. Weights and embeddings are always
+            float32. On processors without bfloat16 instructions, 'bfloat16' is slower than
+            'float32'. Default: 'float32'.
         dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
             device that `mindspore_rec.get_dense_device` returns.
 
@@ -66,7 +66,8 @@ class RunConfig:
             False, one output.
 
     Raises:
-        ValueError: the data have several tasks but the model has one, or a type is unknown.
+        ValueError: the data have several tasks but the model supports only one, or a type is
+            unknown.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens
@@ -116,7 +117,7 @@ class ZooModel:
         title: name for people.
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, derived from `mindspore_rec.models.Network`. The
-            network's settings are what `settings` of the configuration returns.
+            configuration's method `settings` returns the network's settings.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """
@@ -177,7 +178,7 @@ class Run:
         model: the model.
         summary: figures of the training, including the metrics of the last evaluation during
             training.
-        evaluation: further metrics on the test rows at the end; None for an interrupted run.
+        evaluation: metrics on the test rows after the run; None for an interrupted run.
         recorder: loss, rows and hit rates during training.
         operators: times of the operators; None if they were not measured. Default: None.
     """

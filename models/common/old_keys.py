@@ -21,11 +21,11 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the section of a configuration, with old keys renamed to the present keys.
+    """Return the section of a configuration, with old keys renamed to the current keys.
 
     Args:
         kind: the dataclass.
-        values: the section, which may have keys of an earlier version; each such key causes a
+        values: the section, which may contain keys of an earlier version; each such key causes a
             warning.
 
     Example:

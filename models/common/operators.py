@@ -177,7 +177,7 @@ def _is_dense(name: str) -> bool:
     """
     cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
     layers = _names_of(FusedLayer)
-    # The network itself may have the name of a layer, as MMoE.
+    # The network itself may have the same name as a layer, for example MMoE.
     return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 

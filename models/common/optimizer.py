@@ -24,7 +24,7 @@ class OptimizerConfig:
         learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
         learning_rate_end: learning rate of the last step; the rate falls along half a cosine to
             this value. Default: None, constant.
-        dense_weight_decay: factor of the L2 penalty of all parameters except embeddings. Default:
+        dense_weight_decay: factor of the L2 penalty on all parameters except embeddings. Default:
             0.0.
         embedding_weight_decay: factor of the L2 penalty on the embeddings that a batch looks up.
             Default: 0.0.
@@ -52,7 +52,7 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """Return LazyAdam over embeddings and other parameters, each group with its own penalty.
+    """Return LazyAdam for embeddings and other parameters; each group has its own penalty.
 
     Args:
         config: rates and penalties.
@@ -62,7 +62,7 @@ def lazy_adam(
         loss_scale: factor by which the loss was multiplied. Default: 1.0.
 
     Raises:
-        ValueError: the rate of the last step is not below the rate of the first step.
+        ValueError: the rate of the last step is at least the rate of the first step.
     """
     groups = [
         {"params": list(embeddings), "weight_decay": config.embedding_weight_decay},

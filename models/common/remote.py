@@ -16,15 +16,16 @@ def check_remote(config: Any) -> None:
     """Check that the server of the remote tier answers, if the configuration has a remote tier.
 
     A table would retry to connect for half a minute, which is useful only in the middle of a
-    training run. The server is not checked if the URL has `retry_seconds`, since the user then
-    wants retries at the start, too. An invalid URL is not checked either: the tier refuses it
-    later.
+    training run. The server is not checked if the URL has `retry_seconds`, because the user then
+    wants retries at the start too. An invalid URL is not checked here either, because the tier
+    rejects the URL later.
 
     Args:
         config: configuration of a model.
 
     Raises:
-        ConnectionError: no server answers; the message has the server's address but no password.
+        ConnectionError: no server answers; the message contains the server's address but no
+            password.
     """
     cache = config.embedding.cache
     if cache is None or cache.remote is None or "retry_seconds" in cache.remote:

@@ -43,7 +43,7 @@ class _Point:
 
 
 class Recorder(Callback):
-    """Callback that records loss, tables and hit rates of tiers about 200 times in a run.
+    """Callback that records the loss, table sizes and tier hit rates about 200 times in a run.
 
     Args:
         model: the model to record.
@@ -94,8 +94,8 @@ class Recorder(Callback):
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
         """Return, for each tier, the share of looked-up keys found there since the last point.
 
-        A row that is read ahead is counted once in the lower tier, and again in host memory when it
-        is looked up. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
+        A row that is read ahead is counted in the lower tier, and its later lookup is counted in
+        host memory. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}

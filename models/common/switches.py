@@ -16,7 +16,7 @@ TIERS = ("device_rows", "host_rows", "remote")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
-    """Add the options; an option that is left out keeps the configuration's value."""
+    """Add the options; an omitted option keeps the configuration's value."""
     group = parser.add_argument_group("embeddings, instead of what the configuration says")
     group.add_argument(
         "--embedding",

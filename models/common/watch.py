@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of a training run: evaluations, points of the report, times of operators."""
+"""Callbacks of a training run: evaluations, records for the report, times of operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Watch:
     Args:
         model: the model in training.
         data: the data that the model trains on.
-        config: length of the run.
+        config: settings for the length of the run.
         operators: whether to measure operators in some steps.
 
     Attributes:
@@ -36,7 +36,7 @@ class Watch:
         self.recorder = Recorder(model, steps)
         self.operators = OperatorTimes(steps, config.evaluations) if operators else None
         evaluation = EvalCallback(model, data.test, every, at_epoch_end=False)
-        # The window of measured steps ends before an evaluation.
+        # No evaluation is inside the window of measured steps.
         first: list[Callback] = [] if self.operators is None else [self.operators]
         if config.admission_counts == "first_epoch":
             first.append(CountFirstEpoch(steps // config.epochs))

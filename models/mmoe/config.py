@@ -41,7 +41,7 @@ class Config(RunConfig):
 
     Args: as for `RunConfig`, and
 
-        data: Census-Income, the data set that has several labels.
+        data: Census-Income, the only data set with several labels.
         embedding: description of the embeddings. Default: 8 floats, initial values of deviation
             0.05.
         model: the network.

@@ -38,7 +38,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class FtrlConfig:
-    """Settings of FTRL over the wide part.
+    """Settings of FTRL, which trains the wide part.
 
     Args:
         learning_rate: learning rate, at least 0. Default: 0.05.
@@ -57,7 +57,7 @@ class FtrlConfig:
 
 @dataclass(frozen=True)
 class WideDeepOptimizer(OptimizerConfig):
-    """FTRL over the wide part, as in the paper, and LazyAdam over the deep part.
+    """FTRL for the wide part, as in the paper, and LazyAdam for the deep part.
 
     Args: as for `OptimizerConfig`, and
 
@@ -69,7 +69,7 @@ class WideDeepOptimizer(OptimizerConfig):
 
 @dataclass(frozen=True)
 class Config(RunConfig):
-    """A run of Wide & Deep.
+    """Configuration of a run of Wide & Deep.
 
     Args: as for `RunConfig`, and
 

@@ -195,6 +195,20 @@ def test_a_log_knows_the_events_that_its_state_has_already(rows: list[Row], leng
     table.close()
 
 
+@pytest.mark.parametrize("first", [-1000, 1000])
+def test_a_log_written_again_keeps_the_old_events_of_a_user_who_is_not_idle(first: int) -> None:
+    feature = feature_of(4, idle=10)
+    table = table_of(feature)
+    events = array_of([(first + 6 * k, 1, 7, k, 0) for k in range(4)])  # no pause is too long
+    asked = array_of([(first + 24, 0, 7, 0, 0)])
+    for _ in range(2):
+        state = EventState(feature, table)
+        EventLog(feature, events, state).write(state, 2)
+        lists = lists_of(asked_of(feature, table, asked))
+        assert lists == [[(first + 6 * k, k, 0) for k in range(4)]]
+    table.close()
+
+
 def test_rows_of_foreign_bits_are_lists_of_some_events() -> None:
     feature = feature_of(3)
     rng = np.random.default_rng(0)

@@ -17,11 +17,14 @@ from mindspore_rec import LazyAdam, RecModel, Schema, load, models, tables_of
 from mindspore_rec.common.metrics.functional import sigmoid
 from mindspore_rec.feature import (
     CategoryColumn,
+    GroupColumn,
     HistoryColumn,
     IntegerColumn,
+    KeptHistoryColumn,
     LabelColumn,
     ListColumn,
     NumberColumn,
+    TimeColumn,
 )
 from mindspore_rec.serve.protocol.messages import parse_request
 from mindspore_rec.serve.server.served_model import ServedModel
@@ -277,3 +280,24 @@ def test_recipes_build_the_networks_again(unique: Any) -> None:
         ]
         net.start_at([0.25], [0.0])
         assert abs(float(sigmoid(net.last_biases[0].asnumpy())[0]) - 0.25) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("of", "table", "remedy"),
+    [
+        (("ts", "item"), "items", "name the item first in 'of' of 'recent'"),
+        (("item", "ts"), None, "set table='items' of column 'item'"),
+    ],
+)
+def test_a_kept_history_without_an_item_names_its_own_option(
+    of: tuple[str, ...], table: str | None, remedy: str
+) -> None:
+    columns = [
+        CategoryColumn("item", values="text", table=table),
+        GroupColumn("user", values="text"),
+        TimeColumn("ts"),
+        KeptHistoryColumn("recent", of=of, by="user"),
+        LabelColumn("clicked"),
+    ]
+    with pytest.raises(ValueError, match=remedy):
+        models.DIN(Schema(columns))

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries to link with, for a wheel that runs on systems older than this one.
+"""Libraries to link with, so that a wheel runs on systems older than the build system.
 
-A program that is linked with the C library of this system asks for the newest version of each
-symbol, and does not start on an older system. This module writes libraries without code, which have
-the symbols and versions of an older glibc and libstdc++ only. A version is never added to an older
-release, so this system's libraries say which symbols the older ones have. The linker takes two
-parts from elsewhere, hidden in the wheel's core: functions of glibc from `old_glibc.c`, and
+A program that is linked with this system's C library requires the newest version of each symbol, so
+it does not start on an older system. This module writes libraries without code, which define only
+the symbols and versions of an older glibc and libstdc++. An old release never gets new symbol
+versions, so this system's libraries show the symbols of the old release. Two groups of functions
+are linked into the wheel's core as hidden symbols: functions of glibc from `old_glibc.c`, and
 functions of libstdc++ from the compiler's static library.
 
-This system's compiler compiles with this system's headers. So the wheel's core has the instructions
-of a core that is compiled in place.
+This system's compiler compiles with this system's headers. So the wheel's core has the same
+instructions as a core that is compiled in the source tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 __all__ = ["LIMITS", "Symbol", "old_symbols", "symbols_of", "write_libraries"]
 
-# The newest version of each name of versions that manylinux_2_28 allows.
+# For each series of versions, the newest version that manylinux_2_28 allows.
 LIMITS = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libstdc++.so.6")
 _LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
@@ -33,16 +33,16 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol in the table that a library shows to the loader.
+    """A symbol in a library's dynamic symbol table.
 
     Attributes:
-        name: as the linker knows it.
-        version: such as "GLIBC_2.2.5"; "" for a symbol without a version.
-        defined: False for a symbol that the library takes from another library.
+        name: the name that the linker uses.
+        version: the version, such as "GLIBC_2.2.5"; "" for a symbol without a version.
+        defined: False for a symbol that another library must define.
         is_object: True for data, False for a function.
         size: in bytes.
-        is_thread_local: True for data of a thread.
-        is_weak: True for a symbol that may be missing, if it is not defined.
+        is_thread_local: True for thread-local data.
+        is_weak: True for a weak symbol, which may be missing if it is not defined.
     """
 
     name: str
@@ -77,7 +77,7 @@ def symbols_of(path: Path, readelf: str = "readelf") -> list[Symbol]:
 
 
 def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return name and numbers of a version; None for one without numbers, such as GLIBC_PRIVATE."""
+    """Return a version's name and numbers; None if it has no numbers, such as GLIBC_PRIVATE."""
     match = re.fullmatch(r"([A-Z]+)_(\d+(?:\.\d+)*)", version)
     return None if match is None else (match[1], tuple(map(int, match[2].split("."))))
 
@@ -121,7 +121,7 @@ def _assembly(symbols: list[Symbol]) -> str:
 
 
 def _write_library(compiler: list[str], file: Path, symbols: list[Symbol]) -> None:
-    """Write a library without code that has those symbols."""
+    """Write a library without code that defines the symbols."""
     source, versions = file.with_suffix(".s"), file.with_suffix(".map")
     source.write_text(_assembly(symbols))
     names = sorted({symbol.version for symbol in symbols})
@@ -138,7 +138,7 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     Args:
         compiler: the C++ compiler's command.
         machine: "x86_64" or "aarch64".
-        folder: where the libraries are written; made if it is missing.
+        folder: the folder to write to; made if it is missing.
     """
 
     def here(name: str) -> str:
@@ -156,11 +156,11 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     archive = folder / "libold_glibc.a"
     archive.unlink(missing_ok=True)
     subprocess.check_call(["ar", "rcsD", str(archive), str(added)])
-    # The linker reads these as the libraries' names without versions.
+    # Names without versions, by which the linker finds the libraries.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
-        # The archive comes first, for today's libc.so.6 also has some of its functions, which an
-        # older one may lack.
+        # The archive comes first, because the current libc.so.6 also defines some of its functions,
+        # which an older libc.so.6 may lack.
         "libc.so": f"GROUP({here('libc_nonshared.a')} {' '.join(map(str, libraries))} {archive} "
         f"AS_NEEDED({folder / _LOADERS[machine]}))",
         "libm.so": f"INPUT({folder / 'libm.so.6'})",

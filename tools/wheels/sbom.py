@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bill of materials of a wheel, as CycloneDX 1.6 in JSON, in the wheel's folder `sboms`.
 
-The bill has the packages that the wheel requires, and the code of others that is compiled into the
-native core. Equal wheels have equal bills: no field depends on the time or on chance.
+The bill lists the packages that the wheel requires, and the third-party code that is compiled into
+the native core. Equal wheels have equal bills: no field depends on the time or on chance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 __all__ = ["Part", "bill_of_materials"]
 
-# (name, version, licence, what it is in the wheel) of code that is compiled into the core.
+# Name, version, licence and purpose of each third-party library compiled into the core.
 Part = tuple[str, str, str, str]
 
 
@@ -49,7 +49,7 @@ def bill_of_materials(
     Args:
         metadata: the wheel's METADATA.
         binaries: the wheel's compiled files.
-        compiled_in: code of others in these files.
+        compiled_in: third-party code in the compiled files.
     """
     fields = Parser().parsestr(metadata)
     name, version = fields["Name"], fields["Version"]

@@ -35,7 +35,7 @@ _EVENTS = ".events"
 _TIME, _IS_EVENT, _USER, _FIRST_VALUE = range(4)  # columns of the array of events
 _UNKNOWN = -1  # in place of "is event": the user is missing
 _SWEEPS = 16  # of the table in the time after which a user is evicted
-_LATEST = np.iinfo(np.int64).max
+_EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def events_name(column: str) -> str:
@@ -236,11 +236,20 @@ class EventState:
         self._ahead: deque[_Ahead] = deque()  # batches that were read and not yet trained
         self._swept = 0  # clock at the last sweep of the table
 
-    def next(self, events: np.ndarray) -> tuple[Events, Callable[[], None]]:
-        """Return the histories of the next rows, and a function that writes the rows' events."""
+    def next(
+        self, events: np.ndarray, clock: int | None = None
+    ) -> tuple[Events, Callable[[], None]]:
+        """Return the histories of the next rows, and a function that writes the rows' events.
+
+        Args:
+            events: events of the rows; see `KeptEvents`.
+            clock: latest time of the rows before. Default: None, the latest time of all rows that
+                were read.
+        """
         users, index = _users_in(events)
         rows = self._rows(users)
-        lists, clock = _keep(self.feature, rows, index, events, self.clock)
+        earlier = self.clock if clock is None else clock
+        lists, clock = _keep(self.feature, rows, index, events, earlier)
         changed = np.zeros(len(users), bool)
         changed[index[events[:, _IS_EVENT] == 1]] = True
         ahead = _Ahead(users[changed], rows[changed], clock)
@@ -249,10 +258,14 @@ class EventState:
 
     @property
     def clock(self) -> int:
-        """Latest time of all rows that were read."""
+        """Latest time of all rows that were read.
+
+        The table has no times before 1970, so these times are the latest ones only of the batches
+        that were read ahead.
+        """
         if self._ahead:
             return self._ahead[-1].clock
-        return int(self.table.event_time or 0)
+        return int(self.table.event_time or _EARLIEST)
 
     def forget(self) -> None:
         """Forget the batches that were read and will not be trained."""
@@ -311,7 +324,7 @@ def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)
-    lists, _ = _keep(feature, rows, index, events[order], 0)
+    lists, _ = _keep(feature, rows, index, events[order], _EARLIEST)
     return lists.take(np.argsort(order))
 
 
@@ -374,8 +387,11 @@ class EventLog:
         if len(self._users):
             state.table.erase_rows(self._users)
         events = self._events[np.argsort(self._events[:, _TIME], kind="stable")]
+        clock = _EARLIEST  # not the state's, at which the users of old events would be evicted
         for first in range(0, len(events), rows_at_once):
-            state.next(events[first : first + rows_at_once])[1]()
+            part = events[first : first + rows_at_once]
+            state.next(part, clock)[1]()
+            clock = int(part[-1, _TIME])
 
     def histories(self, events: np.ndarray) -> Events:
         """Return the histories of rows: the user's events before the time of the row."""

@@ -45,7 +45,7 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
         'auc.clicked'.
 
     Raises:
-        ValueError: a name is unknown, no label has the metric, or the schema has no group.
+        ValueError: a name is unknown, no label fits the metric, or the schema has no group.
     """
     known = {**_BINARY, **_NUMBER}
     made: dict[str, Metric] = {}

@@ -50,12 +50,12 @@ class TrainStep(nn.Cell):
 
     Args:
         network: cell that returns the loss.
-        optimizer: an optimizer that covers all tables of the network.
+        optimizer: an optimizer that updates all tables of the network.
         loss_scale: factor of the loss in the backward pass, > 0. The factor must equal the
             optimizer's `loss_scale`. Default: 1.0.
-        fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
+        fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
-            combined. False leaves the network unchanged. Default: False.
+            combined. If `fuse` is False, the network is unchanged. Default: False.
 
     Inputs:
         The inputs of the network.
@@ -65,7 +65,7 @@ class TrainStep(nn.Cell):
 
     Raises:
         TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is not a bool.
-        RuntimeError: a table of the network is not covered by the optimizer.
+        RuntimeError: the optimizer does not update a table of the network.
 
     Example:
         >>> import numpy as np
@@ -108,7 +108,7 @@ class TrainStep(nn.Cell):
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 
     def construct(self, *inputs: Any) -> Any:
-        """Return the loss, but only when the optimizer step is done."""
+        """Return the loss after the optimizer step has finished."""
         loss, gradients = spread(self.value_and_grad, inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

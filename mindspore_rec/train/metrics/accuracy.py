@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracy: the share of rows whose class is predicted."""
+"""Accuracy: the share of rows whose class is predicted correctly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Accuracy"]
 
 
 class Accuracy(RowMean):
-    """Share of rows whose label is 1 and whose probability is above 0.5, or neither.
+    """Share of rows whose label equals the predicted class (1 if the probability is above 0.5).
 
     Constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
         weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:

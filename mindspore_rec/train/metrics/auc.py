@@ -17,16 +17,16 @@ __all__ = ["AUC"]
 
 
 class AUC(BinaryMetric):
-    """Exact area under the ROC curve; tied pairs count one half (mid-ranks).
+    """Exact area under the ROC curve; a pair with equal scores counts one half.
 
     For definition and source, see `mindspore_rec.metrics.functional.auc`. The value does not depend
     on the order of the rows or on the batches. Until rows of both classes have been added, the
     value is NaN and no error is raised, so an online job can continue.
 
-    The metric stores 4 bytes per row, because predictions are stored as float32, and 8 bytes per
-    row with weights, which are stored as float32 too. Float64
-    predictions that are equal as float32 count as tied. Calling :meth:`eval` sorts the predictions;
-    10 million rows take about a second. For endless streams see :class:`StreamingAUC`.
+    The metric stores predictions as float32, 4 bytes per row. If rows have weights, the weights
+    take 4 more bytes per row. Float64 predictions that are equal as float32 count as equal. Calling
+    :meth:`eval` sorts the predictions; 10 million rows take about a second. For endless streams see
+    :class:`StreamingAUC`.
 
     Args:
         from_logits: whether the predictions are logits. Logits are ranked directly, because a
@@ -49,7 +49,8 @@ class AUC(BinaryMetric):
     def clear(self) -> None:
         """Forget all rows."""
         super().clear()
-        # Scores of positives and of negatives; with weights, also the weights of both.
+        # Scores of positives and of negatives; with weights, also the weights of positives and
+        # negatives.
         names: tuple[str, ...] = ("positive", "negative")
         if self._weighted:
             names += ("positive_weight", "negative_weight")
@@ -73,7 +74,8 @@ class AUC(BinaryMetric):
             parts.append(np.array(state[name], np.float32))
 
     def _value(self) -> float:
-        # Keep one array per class, so that the next evaluation need not join the parts again.
+        # Keep one array per class, so that the next evaluation need not join the arrays of the
+        # batches again.
         whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         self._parts = {name: [array] for name, array in whole.items()}
         positive, negative = whole["positive"], whole["negative"]

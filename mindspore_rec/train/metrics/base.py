@@ -38,18 +38,20 @@ class BinaryMetric(MergedMetric):
     :meth:`merge` combines metrics of different rows, for example the metrics of all workers.
     `RecModel.eval` merges the workers' metrics automatically.
 
-    A metric with ``weighted=True`` takes the weights of the rows as its last input. A row of weight
-    w counts like w equal rows. `RecModel.eval` of a schema's network passes the weights.
+    A metric with ``weighted=True`` reads the weights of the rows as its last input. A row of weight
+    w counts as w equal rows. `RecModel.eval` of a schema's network passes the weights.
 
     Args:
         from_logits: whether the predictions are logits. If False, predictions must be in ``[0,
             1]``. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
-        weighted: whether the rows have weights, only for metrics that take weights. Default: False.
+        weighted: whether the rows have weights, only for metrics that support weights. Default:
+            False.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: ``task`` is below 0, or the metric takes no weights and ``weighted`` is True.
+        ValueError: ``task`` is below 0, or ``weighted`` is True although the metric does not
+            support weights.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
@@ -71,7 +73,7 @@ class BinaryMetric(MergedMetric):
 
     @property
     def weighted(self) -> bool:
-        """Whether the rows have weights."""
+        """True if the rows have weights."""
         return self._weighted
 
     def weigh(self, weighted: bool) -> None:
@@ -79,7 +81,7 @@ class BinaryMetric(MergedMetric):
 
         Raises:
             TypeError: `weighted` is not a bool.
-            ValueError: `weighted` is True, and the metric takes no weights.
+            ValueError: `weighted` is True although the metric does not support weights.
         """
         if not isinstance(weighted, bool):
             raise TypeError(f"weighted must be a bool, got {weighted!r}")
@@ -136,7 +138,7 @@ class BinaryMetric(MergedMetric):
     def _checked(
         self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return the predictions and labels `[B]` of a batch, if they are legal."""
+        """Return the predictions and labels `[B]` of a batch, after checking them."""
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         return scores, as_labels(label, self.inputs[1])
 
@@ -154,7 +156,7 @@ class BinaryMetric(MergedMetric):
 
     @property
     def _total(self) -> float:
-        """Weight of all rows, which is their number if they have no weights."""
+        """Sum of the rows' weights; the number of rows if they have no weights."""
         return self._weight if self._weighted else self._rows
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
@@ -167,12 +169,12 @@ class BinaryMetric(MergedMetric):
         self._weight += float(state["weight"]) if self._weighted else 0.0
 
     def _settings(self) -> npt.NDArray[np.float64]:
-        """Return the settings that metrics must share to be merged."""
+        """Return the settings that must be equal in two metrics before they can be merged."""
         return np.array([self.from_logits, self.task], np.float64)
 
     @abstractmethod
     def _add(self, label: npt.NDArray[Any], prediction: FloatArray, *others: Any) -> None:
-        """Add checked rows ``[B]``; ``others`` are the unchecked inputs after the first two.
+        """Add checked rows ``[B]``; ``others`` are the inputs after prediction and label.
 
-        If the metric is weighted, ``others`` is the checked weights.
+        If the metric is weighted, ``others`` contains the checked weights.
         """

@@ -26,7 +26,7 @@ class Calibration(BinaryMetric):
     """Mean predicted rate divided by mean observed rate: 1 is calibrated, above 1 is too high.
 
     For definition and source, see :func:`mindspore_rec.common.metrics.functional.calibration`. The
-    value is NaN as long as there was no positive label. The metric uses constant memory.
+    value is NaN until a positive label has been added. The metric uses constant memory.
 
     Args:
         bins: the number of bins of equal width for :meth:`reliability_curve`, or the increasing

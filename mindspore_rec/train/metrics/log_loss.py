@@ -23,7 +23,7 @@ class LogLoss(RowMean):
 
     Args:
         from_logits: whether the predictions are logits. Logits are not clipped. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
         weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:
@@ -42,11 +42,11 @@ class NormalizedEntropy(LogLoss):
 
     Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. The
     value is 0 for perfect predictions and 1 for predictions no better than the mean label. The
-    value is NaN while only one class was seen. Constant memory.
+    value is NaN until labels of both classes have been added. Constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
         weighted: whether :meth:`update` takes the weights of the rows too. Default: False.
 
     Examples:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all metrics: rows are counted, and metrics of different rows are merged."""
+"""Base class of all metrics: it counts rows and merges metrics of different rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MergedMetric", "check_integer"]
 
 
 class MergedMetric(Metric):
-    """Base class of the metrics that merge over batches and workers; a ``mindspore.train.Metric``.
+    """Base class of metrics that can be merged; a ``mindspore.train.Metric``.
 
     :meth:`merge` combines metrics of different rows, for example the metrics of all workers.
     `RecModel.eval` merges the workers' metrics automatically.
@@ -33,21 +33,21 @@ class MergedMetric(Metric):
 
     @property
     def rows(self) -> int:
-        """Number of rows seen since the last :meth:`clear`."""
+        """Number of rows added since the last :meth:`clear`."""
         return self._rows
 
     def eval(self) -> float:
-        """Return the metric over the rows seen since the last :meth:`clear`.
+        """Return the metric over the rows added since the last :meth:`clear`.
 
         Raises:
-            RuntimeError: no rows have been seen; MindSpore's own metrics raise the same error.
+            RuntimeError: no rows have been added; MindSpore's own metrics raise the same error.
         """
         self._check_seen()
         return self._value()
 
     @property
     def order_matters(self) -> bool:
-        """True if the value depends on the order in which rows were seen."""
+        """True if the value depends on the order in which rows were added."""
         return False
 
     def merge(self, others: Iterable[MergedMetric]) -> None:
@@ -106,7 +106,7 @@ class MergedMetric(Metric):
 
     @abstractmethod
     def _settings(self) -> npt.NDArray[np.float64]:
-        """Return the settings that metrics must share to be merged."""
+        """Return the settings that must be equal in two metrics before they can be merged."""
 
     @abstractmethod
     def _state(self) -> dict[str, npt.NDArray[Any]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of predictions of numbers: MAE, MSE and RMSE."""
+"""Errors of predicted numbers: MAE, MSE and RMSE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MAE", "MSE", "RMSE"]
 
 
 class MSE(RowMean):
-    """Mean squared error of predictions of numbers. The metric uses constant memory.
+    """Mean squared error of predicted numbers. The metric uses constant memory.
 
     Predictions and labels are numbers of any size.
 
@@ -39,7 +39,7 @@ class MSE(RowMean):
     def _checked(
         self, prediction: npt.NDArray[Any], label: npt.NDArray[Any]
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Return numbers of any size; an infinite prediction makes the value infinite or NaN."""
+        """Return the predictions unchecked; an infinite one makes the value infinite or NaN."""
         return prediction.astype(np.float64), label.astype(np.float64)
 
     def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:
@@ -47,7 +47,7 @@ class MSE(RowMean):
 
 
 class RMSE(MSE):
-    """Root of the mean squared error of predictions of numbers. The metric uses constant memory.
+    """Root of the mean squared error of predicted numbers. The metric uses constant memory.
 
     Args:
         task: as for `MSE`.
@@ -65,7 +65,7 @@ class RMSE(MSE):
 
 
 class MAE(MSE):
-    """Mean absolute error of predictions of numbers. The metric uses constant memory.
+    """Mean absolute error of predicted numbers. The metric uses constant memory.
 
     Args:
         task: as for `MSE`.

@@ -58,7 +58,8 @@ class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
     A row is one ranking of items, and its targets are the items that are relevant. An item with the
-    same score as a target counts half (mid rank), so equal scores give a target a middle rank.
+    same score as a target counts half (mid rank), so a target's rank is the middle of the ranks
+    with its score.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with
@@ -68,7 +69,7 @@ class RankingMetric(_ListMetric):
     rows, on the batches or on the number of workers. Constant memory.
 
     Args:
-        k: number of items that are looked at, at least 1.
+        k: number of items at the top of a ranking, at least 1.
 
     Raises:
         TypeError: ``k`` is not an int.
@@ -92,8 +93,8 @@ class RankingMetric(_ListMetric):
         """Add rows by the ranks of their targets.
 
         Args:
-            rank: ``[B]``, the rank of one target per row; with offsets ``[N]``, the ranks of all
-                rows one after the other.
+            rank: ``[B]``, the rank of one target per row; with offsets ``[N]``, the concatenated
+                ranks of all rows.
             offsets: ``[B + 1]``; row b has the ranks from ``offsets[b]`` up to ``offsets[b + 1]``.
                 Default: None.
 
@@ -142,7 +143,7 @@ class Recall(RankingMetric):
     For definition and ties, see `mindspore_rec.metrics.functional.recall`.
 
     Args:
-        k: number of items that are looked at. Default: 10.
+        k: number of items at the top of a ranking. Default: 10.
 
     Inputs of ``update``:
         - **score** (Tensor): scores ``[B, I]`` of the items of each row.
@@ -166,7 +167,7 @@ class HitRate(RankingMetric):
     `mindspore_rec.metrics.functional.hit_rate`.
 
     Args:
-        k: number of items that are looked at. Default: 10.
+        k: number of items at the top of a ranking. Default: 10.
 
     Inputs of ``update``: as in :class:`Recall`.
 
@@ -186,7 +187,7 @@ class NDCG(RankingMetric):
     For definition, source and ties, see `mindspore_rec.metrics.functional.ndcg`.
 
     Args:
-        k: number of items that are looked at. Default: 10.
+        k: number of items at the top of a ranking. Default: 10.
 
     Inputs of ``update``: as in :class:`Recall`.
 
@@ -201,7 +202,7 @@ class NDCG(RankingMetric):
 
 
 class MRR(RankingMetric):
-    """Mean of 1 divided by the place of a row's first target.
+    """Mean of 1 / rank of each row's first target.
 
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 
@@ -229,7 +230,7 @@ class MAP(RankingMetric):
     For definition and ties, see `mindspore_rec.metrics.functional.average_precision`.
 
     Args:
-        k: number of items that are looked at. Default: 10.
+        k: number of items at the top of a ranking. Default: 10.
 
     Inputs of ``update``: as in :class:`Recall`.
 
@@ -253,7 +254,7 @@ class Coverage(_ListMetric):
         catalogue: number of all items, at least 1.
 
     Inputs of ``update``:
-        - **items** (Tensor): integers ``[B, K]`` in ``[-1, catalogue)``; -1 stands for no item.
+        - **items** (Tensor): integers ``[B, K]`` in ``[-1, catalogue)``; -1 means no item.
 
     Raises:
         TypeError: ``catalogue`` is not an int.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC in bounded memory: over all rows, over the last rows, or with lower weight for older rows."""
+"""AUC in bounded memory: over all rows, over the last rows, or weighted by age."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class StreamingAUC(BinaryMetric):
     negative row in the same bin counts one half, so the value is not exact. The value is at most
     :meth:`error_bound` away from the exact AUC of the same rows and weights. The bound is computed
     from the counts and is valid for any predictions. With the default bins and logits of standard
-    deviation 1.5, the bound is about 0.0002. If all predictions fall into one bin, the bound is
-    0.5, which is useless.
+    deviation 1.5, the bound is about 0.0002. If all predictions are in one bin, the bound is 0.5,
+    so the value says nothing.
 
     Predictions are not rounded before they are binned. The value is NaN while all counted rows have
     the same label. Memory: 16 bytes per bin, and 4 bytes per row of the window.
@@ -37,10 +37,10 @@ class StreamingAUC(BinaryMetric):
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, all rows.
-        half_life: number of further rows after which the weight of a row is halved. Default: None,
-            no fading. Not together with ``window``.
+        half_life: number of later rows that halve the weight of a row. Default: None, no fading.
+            Not together with ``window``.
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -69,8 +69,8 @@ class StreamingAUC(BinaryMetric):
         self.window = window if window is None else check_integer(window, "window", minimum=1)
         self.half_life = half_life if half_life is None else _check_half_life(half_life)
         logits = np.linspace(-_MAX_LOGIT, _MAX_LOGIT, self.num_bins - 1)
-        # The bin of a prediction is found by a search in the edges, so any two predictions keep
-        # their order. The logits of two close predictions could be rounded to the wrong order,
+        # The bin of a prediction is found by a search in the edges, so a larger prediction is never
+        # in a lower bin. The logits of two close predictions could be rounded to the wrong order,
         # which would break the error bound.
         self._edges = logits if from_logits else sigmoid(logits)
         super().__init__(from_logits=from_logits, task=task)
@@ -84,7 +84,7 @@ class StreamingAUC(BinaryMetric):
         """Return the largest possible distance of :meth:`eval` from the exact AUC.
 
         The bound is ``0.5 * sum_b(P_b * N_b) / (P * N)``, where bin b has P_b of all P positives
-        and N_b of all N negatives. The bound is NaN if only one class was seen.
+        and N_b of all N negatives. The bound is NaN if only rows of one class have been added.
 
         Raises:
             RuntimeError: no rows seen.

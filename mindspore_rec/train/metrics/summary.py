@@ -54,13 +54,13 @@ class TrainSummary:
             that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         compile_seconds: seconds spent in steps that compiled a graph, with the step itself.
-        loss: loss of the last step; NaN if there was no step yet.
+        loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
-        history: a pair `(step, metrics)` per evaluation.
+        history: a pair `(step, metrics)` for each evaluation.
         tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
-        workers: number of workers; steps, samples and loss are over all workers.
+        workers: number of workers; steps, samples and loss refer to all workers.
         waits: seconds that each worker has waited for other workers between steps; empty for one
             worker. The slowest worker waits least.
 

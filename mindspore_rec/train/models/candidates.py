@@ -135,12 +135,20 @@ def _match(schema: Schema, column: Column, model: str) -> Field | None:
 def _no_candidate(schema: Schema, history: Column, model: str) -> ValueError:
     categories = [each.name for each in schema.columns if each.kind in _KINDS]
     if not history.has_rows:
+        remedy = "make it a side column (side_of) of the history of items"
+        if history.kept is not None:
+            remedy = f"name the item first in 'of' of {history.kept.name!r}"
         return ValueError(
             f"{model} reads vectors of events, but history {history.name!r} has the values "
-            f"{history.values!r}, which have no rows: make it a side column (side_of) of the "
-            "history of items"
+            f"{history.values!r}, which have no rows: {remedy}"
         )
     table = history.table or "items"
+    if history.kept is not None and history.table is None:
+        return ValueError(
+            f"{model} compares the events of {history.name!r} with the item that is scored: set "
+            f"table={table!r} of column {history.kept.of[0]!r} (table: {table} in YAML), which the "
+            "history and the scored item share then"
+        )
     needed = "the column" if history.table else "both columns"
     return ValueError(
         f"{model} compares the events of {history.name!r} with the item that is scored, but no "

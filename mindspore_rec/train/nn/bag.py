@@ -30,7 +30,7 @@ class EmbeddingBag(nn.Cell):
     the result is zeros. The operator never writes the separate rows of a batch to memory.
 
     Args:
-        config: description of a new table: a static table if it has `vocab_size`, else a hash
+        config: description of a new table: a static table if `vocab_size` is set, otherwise a hash
             table. The default name is `embedding_table_<n>` for a static table and
             `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.

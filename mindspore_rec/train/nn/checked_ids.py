@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CheckedIds: checks that a row of ids has the right number of ids."""
+"""CheckedIds: checks the number of ids in each row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["CheckedIds"]
 class CheckedIds(nn.Cell):
     """Return ids unchanged, after a check of their shape.
 
-    A network that reads some columns of the ids needs the check: a slice of too few columns is
-    shorter, and no error.
+    A network that slices columns of the ids needs this check, because a slice beyond the last
+    column raises no error.
 
     Args:
         width: number of ids in a row, at least 1.

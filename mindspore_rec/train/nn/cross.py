@@ -39,12 +39,12 @@ class CrossNet(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            Rounding saves no time here, unlike in other layers, because a product with a single
+            Unlike in other layers, rounding saves no time here, because a product with a single
             vector takes as long as reading the rows. Default: 'float32'.
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
-            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            width w, with w floats per row. A bfloat16 Tensor is also accepted, for example from a
             lookup with `output_dtype=bfloat16`.
 
     Outputs:
@@ -125,7 +125,7 @@ class CrossNetV2(CrossLayers):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
-            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            width w, with w floats per row. A bfloat16 Tensor is also accepted, for example from a
             lookup with `output_dtype=bfloat16`.
 
     Outputs:

@@ -37,7 +37,7 @@ class CrossNetMix(CrossLayers):
     Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
     of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; a
     network with one expert per layer has no gates. Every matrix starts with the normal
-    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of a single expert. Biases
+    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert. Biases
     start with 0. `mindspore.set_seed` seeds the initialization.
 
     The experts of a layer are computed together: by one matrix product for all V, one matrix
@@ -46,7 +46,7 @@ class CrossNetMix(CrossLayers):
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
-    and the defaults are as in FuxiCTR.
+    and the defaults are the same as in FuxiCTR.
 
     Args:
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are

@@ -24,7 +24,7 @@ _MOST_LAYERS = 64
 
 
 class CrossLayers(FusedLayer):
-    """Base class of the cross networks, whose layers all have the input's width.
+    """Base class of the cross networks, in which every layer has the width of the input.
 
     A subclass defines `plain`, which computes the output by MindSpore's layers.
 

@@ -58,12 +58,12 @@ def hash_config(
 
 
 def shared_table(table: Any, embedding_size: int, describing: list[str]) -> HashTable:
-    """Check and return a cell's `table=` argument; no other argument may describe a table.
+    """Check and return a cell's `table=` argument; other arguments must not describe a table.
 
     Args:
         table: the argument `table=` of the cell.
         embedding_size: the argument `embedding_size` of the cell; `REQUIRED` if the argument was
-            left out.
+            omitted.
         describing: names of the passed arguments that describe a table.
 
     Raises:

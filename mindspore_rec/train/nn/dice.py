@@ -17,7 +17,7 @@ __all__ = ["Dice", "PReLU"]
 
 
 class _DiceOperator(HistoryOperator):
-    """The operator of `Dice`, for the moments of the batch or given moments."""
+    """The operator of `Dice`; it uses the moments of the batch or moments that are passed."""
 
     def __init__(self, of_batch: bool, epsilon: float) -> None:
         super().__init__()
@@ -49,9 +49,9 @@ class Dice(nn.Cell):
 
     In training, the mean and the variance of a column are computed from the batch, and gradients
     flow through both. A training step also moves the moving mean and the moving variance; in
-    evaluation, the moving moments normalize. A batch without rows changes no moving moment. On
-    several workers, each worker normalizes by its own rows, and `RecModel` averages the moving
-    moments.
+    evaluation, the inputs are normalized by the moving moments. A batch without rows changes no
+    moving moment. On several workers, each worker normalizes by its own rows, and `RecModel`
+    averages the moving moments.
 
     Results are bitwise the same for any number of threads. The cell runs on the CPU.
 
@@ -61,7 +61,8 @@ class Dice(nn.Cell):
     Args:
         width: number of columns, 1 to 65536.
         epsilon: is added to variances, greater than 0. Default: 1e-8, as in the paper.
-        momentum: share of the old moving moments in the new ones, in [0, 1]. Default: 0.9.
+        momentum: weight of the old moving moments in the new moving moments, in [0, 1]. Default:
+            0.9.
 
     Inputs:
         x: float32 Tensor `[N, width]`.
@@ -136,7 +137,7 @@ class _PReLUOperator(HistoryOperator):
 
 
 class PReLU(nn.Cell):
-    r"""PReLU: a rectifier with a learned slope of each column below 0.
+    r"""PReLU: a rectifier with a learned slope for the values of each column below 0.
 
     .. math::
         y = \max(x, 0) + \alpha \min(x, 0)

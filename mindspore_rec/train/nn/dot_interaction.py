@@ -37,9 +37,9 @@ class DotInteraction(FusedLayer):
             `dense`.
         embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether to also return the product of each vector with itself. Default: False.
-        dense: whether there is a dense vector, such as the bottom MLP's output in DLRM. The dense
-            vector is the first vector of the pairs, and the output begins with this vector.
-            Default: False.
+        dense: whether the cell has a second input, a dense vector, such as the bottom MLP's output
+            in DLRM. The dense vector is vector 0 of the pairs, and the output begins with this
+            vector. Default: False.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.
@@ -124,7 +124,7 @@ class DotInteraction(FusedLayer):
 
 
 class _PairDots(nn.Cell):
-    """Lower triangle of each row's matrix of dot products."""
+    """Selects the lower triangle of each row's matrix of dot products."""
 
     def __init__(self, vectors: int, diagonal: bool) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient of Gather takes twice the time of this method, because it scatters
-        # and then multiplies twice.
+        # The default gradient of Gather takes twice as long as this method, because it scatters and
+        # then multiplies twice.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

@@ -22,8 +22,8 @@ class SeededDropout(nn.Cell):
 
     Args:
         width: number of units per row, at least 1.
-        rate: probability that a unit is dropped in training, in [0, 1); the other units are scaled
-            by 1 / (1 - rate).
+        rate: probability that a unit is dropped in training, in [0, 1); the remaining units are
+            multiplied by 1 / (1 - rate).
 
     Inputs:
         x: float32 Tensor `[B, width]`.
@@ -58,7 +58,7 @@ class SeededDropout(nn.Cell):
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """In training, zero some units and scale the other units; in evaluation, return x."""
+        """In training, zero some units and scale the remaining units; in evaluation, return x."""
         if not self.training:
             return x
         used = self.take()

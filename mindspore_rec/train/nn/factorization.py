@@ -28,9 +28,9 @@ class FactorizationMachine(FusedLayer):
             - \sum_{i=1}^{F} v_{i,d}^2 \Big]
 
     The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
-    computes the right side of the equation. The cell has no parameters: the vectors are parameters
-    of the embedding. For the first-order term of a factorization machine, sum an embedding of width
-    1.
+    computes the expression on the right side of the equation. The cell has no parameters: the
+    vectors are parameters of the embedding. For the first-order term of a factorization machine,
+    sum an embedding of width 1.
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127.
     Networks with this term are in Guo et al., "DeepFM: A Factorization-Machine based Neural Network
@@ -40,10 +40,10 @@ class FactorizationMachine(FusedLayer):
 
     Args:
         fields: number of vectors F per row, 2 to 4096; for several inputs, the number of vectors in
-            each input, with the sum F. The inputs are joined without an extra copy.
+            each input; the numbers sum to F. The inputs are joined without an extra copy.
         embedding_dim: width D of a vector, 1 to 8192.
-        reduction: 'sum' for the sum over d, one number per row; 'none' for the D terms of this sum.
-            Default: 'sum'.
+        reduction: 'sum' for the sum over d, one number per row; 'none' for a vector with the D
+            terms of this sum. Default: 'sum'.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`, or one such Tensor for each number in
@@ -106,5 +106,5 @@ class FactorizationMachine(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs to a program, and return the columns of the sum."""
+        """Add the sum over pairs to a program, and return its columns."""
         return program.factorized_pairs(x, self.fields, self.sums, output)

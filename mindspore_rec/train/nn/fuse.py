@@ -41,16 +41,15 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` calls `construct` as Python, once for each value of `self.training`. The arguments are
+    `fuse` runs `construct` in Python, once for each value of `self.training`. The arguments are
     stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
     operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
     `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `PiecewiseLinear`,
     `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums, joins
-    (`ops.concat`), and activations after `nn.Dense`. All other steps, such as lookups before the
-    layers and a sigmoid after the layers, are computed as written in `construct`. If the layers
-    read Tensors with different numbers of rows, the layers are also computed as written, with one
-    warning. In a graph with dynamic shapes, the operator raises an error if the numbers of rows
-    differ.
+    (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`, such as
+    lookups and a final sigmoid, run unchanged. If the layers read Tensors with different numbers of
+    rows, the layers also run unchanged, with one warning. In a graph with dynamic shapes, the
+    operator raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
@@ -58,7 +57,7 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call. A cell has changed if its type, its hooks, a child, or a number or a
     function in an attribute differs. MindSpore's layers also compute the network, without a
-    warning, if an argument of a call is neither a Tensor nor an omitted one.
+    warning, if an argument of a call is not a Tensor, unless the argument is omitted.
 
     Args:
         cell: the network, not yet compiled.
@@ -117,10 +116,11 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, as `RecModel` and `TrainStep` do.
+    """Fuse a network of several layers, for `RecModel` and `TrainStep`.
 
-    Some networks stay unchanged, without a warning. These are containers, train steps, cells of a
-    library, and networks with fewer than two unfused layers of `mindspore_rec.nn`.
+    Some networks stay unchanged, without a warning. The unchanged networks are containers, train
+    steps, cells of a library, and networks with fewer than two unfused layers of
+    `mindspore_rec.nn`.
 
     Args:
         network: the network.
@@ -191,7 +191,7 @@ class _Fusion:
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether operators compute the network's layers; warn once if not."""
+        """Return whether operators compute the network's layers; warn once if they do not."""
         change = self._change(network)
         if change is None:
             return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))
@@ -237,7 +237,7 @@ class _Fusion:
         return None
 
     def _changed_name(self, now: dict[str, Any], before: dict[str, Any]) -> str:
-        """Return the name of the first attribute that differs, or ''."""
+        """Return the name of the first attribute that differs; '' if none differs."""
         if now == before:
             return ""
         for name in [*before, *now]:
@@ -341,7 +341,7 @@ def _class_before(network: nn.Cell) -> Any:
 
 
 def _add_flags_recursive(network: nn.Cell, **flags: Any) -> nn.Cell:
-    """Set flags, such as the mode, of a network and of its operators."""
+    """Set flags, such as the mode, in a network and in its operators."""
     _class_before(network).add_flags_recursive(network, **flags)
     if is_fused(network):
         for graph in vars(network)[_FUSION].graphs:
@@ -367,7 +367,8 @@ def _undo(network: nn.Cell) -> None:
 def _paths(network: nn.Cell) -> dict[int, str]:
     """Return the path of each cell and primitive as Python text, such as 'self.towers[0]'.
 
-    A cell whose name is no Python name, such as the child '0' of an ordinary cell, has no path.
+    A cell whose name is not a Python identifier, such as the child '0' of an ordinary cell, has no
+    path.
     """
     paths: dict[int, str] = {}
 
@@ -407,7 +408,7 @@ class _Operators:
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
-        """Return the name of the operator for a plan; make the operator if there is none."""
+        """Return the name of the operator for a plan; make the operator if it does not exist."""
         layers = tuple(
             (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
             for node in made.nodes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FusedGraph: layers that run as one operator, and read inputs and each other's outputs."""
+"""FusedGraph: layers that read inputs and each other's outputs, and run as one operator."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _told: set[int] = set()  # numbers of operators of which a warning was given
 class FusedGraph(FusedLayer):
     """Layers that read inputs and each other's outputs, as one operator forward and one backward.
 
-    Separate operators exchange rows through memory: an input of several layers is copied for each
-    layer, and the outputs of several layers are joined before another layer reads them. In one
+    Separate operators exchange rows through memory. An input of several layers is copied for each
+    layer, and outputs of several layers are joined before the next layer reads them. In one
     operator each slice of the batch passes through all layers.
 
     The layers are children of the network, which names their parameters. The `FusedGraph` itself
@@ -37,12 +37,12 @@ class FusedGraph(FusedLayer):
 
     Args:
         inputs: floats per row of each input, by the input's name.
-        steps: for each name of an output, the layer and the names of the layer's inputs. An input
-            is an entry of `inputs` or an earlier step. Legal layers are `MLP`, `CrossNet`,
-            `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+        steps: maps the name of each layer's output to the layer and the names of its inputs. An
+            input is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
+            `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
             `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
-            activation. An `nn.Dense` joins its
-            inputs. Each layer must be made for the widths of its inputs.
+            activation. An `nn.Dense` joins its inputs. Each layer must be constructed for the
+            widths of its inputs.
         outputs: names of the steps whose outputs are returned. Default: the last one.
 
     Inputs:
@@ -55,7 +55,7 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: a name is unknown or used twice, a layer was made for different widths, or two
-            layers join the same value with different values.
+            layers join the same value with different neighbours.
 
     Example:
         >>> import numpy as np
@@ -132,8 +132,9 @@ class FusedGraph(FusedLayer):
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
         The graph compiler compares shapes once. If shapes are dynamic and `expects_rows` is True,
-        the result is True. If shapes are dynamic and `expects_rows` is False, `may_branch` decides:
-        the graph compares shapes in each step, or the result is False.
+        the function returns True. If shapes are dynamic and `expects_rows` is False, `may_branch`
+        decides: if True, the graph compares shapes in each step; if False, the function returns
+        False.
 
         Args:
             inputs: the Tensors.
@@ -193,7 +194,8 @@ class FusedGraph(FusedLayer):
         """Call the layers one by one, and return the outputs."""
         values: Any = ()
         for i in range(len(inputs)):
-            # MindSpore has no kernel that adds the bfloat16 gradients of several layers.
+            # MindSpore has no kernel that adds bfloat16 gradients, so inputs of several layers are
+            # cast.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()
@@ -283,7 +285,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return the place of each value: the first value of its join, and the value's first column.
+    """Return each value's place: the first value of its group, and the value's first column.
 
     Raises:
         ValueError: two joins need different places for a value.
@@ -301,7 +303,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:
-    """Return the columns of all inputs and steps; joined values are side by side."""
+    """Return the columns of all inputs and steps; joined values are adjacent."""
     totals: dict[int, int] = {}
     for place, (first, _) in enumerate(graph.places):
         totals[first] = totals.get(first, 0) + graph.widths[place]

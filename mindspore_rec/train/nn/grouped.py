@@ -32,7 +32,7 @@ class GroupedEmbedding(nn.Cell):
             table may serve several columns, which are then looked up from left to right.
         config: a `TableConfig` for each column, in place of `tables`, all with the same
             `embedding_dim` and with different names. For each config, the cell makes a new table: a
-            StaticParameter if the config has `vocab_size`, else a HashTable. Default: none.
+            StaticParameter if the config has `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, as for
             `HashEmbeddingLookup`; one number for all columns, or one per column. Default: 1.
@@ -140,7 +140,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table from each config; if a table cannot be made, close the tables made earlier."""
+    """Make a table from each config; if this fails, close the tables made before."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

@@ -30,13 +30,13 @@ class HistoryTransformer(nn.Cell):
         y = h + \text{drop}(\text{MLP}(\text{norm}(h)))
 
     In this formula, norm is a layer normalization. The attention has the weights
-    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, with the width d of a head. The vector p is a
+    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The vector p is a
     learned vector of the value's place. A place is counted from the newest value of the history, or
-    follows from the time between the value and the newest value.
+    is the bucket of the time between the value and the newest value.
 
-    A history is a list of values, oldest first. The values of all lists of a batch are one after
-    the other, so no padding is stored or computed. The time of the attention follows the sum of
-    squared lengths, and the time of the other layers follows the number of values. The scores of a
+    A history is a list of values, oldest first. The lists of a batch are concatenated, so no
+    padding is stored or computed. The attention's time is proportional to the sum of squared
+    lengths, and the other layers' time to the number of values. The scores of a
     list never exist all at once: the forward and the backward pass compute 16 rows of scores at a
     time. To stack blocks, give places to the first block only.
 
@@ -45,14 +45,14 @@ class HistoryTransformer(nn.Cell):
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
     https://arxiv.org/abs/1808.09781, and Chen et al., "Behavior Sequence Transformer for E-commerce
     Recommendation in Alibaba" (BST), 2019, https://arxiv.org/abs/1905.06874. Both papers normalize
-    at other places of the block.
+    at other points of the block.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
-            first vector. The last vector is also for all older values. Default: 0, none.
+            first vector. All older values use the last vector. Default: 0, none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
             value's time from the newest value's time selects the vector: the vectors 0, 1, 2, 3,
             ... are for differences of 0, 1, 2 to 3, 4 to 7, and so on by powers of two. The last

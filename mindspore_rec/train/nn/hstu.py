@@ -30,8 +30,8 @@ class HSTU(nn.Cell):
         y = x + W_2\, \text{drop}(\text{norm}(A V) \odot U) + b_2
 
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
-    normalization, and n is `max_length`. The learned biases p and t belong to the distance of two
-    values in the history and to the bucket of the time between the values. All heads share the
+    normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
+    values in the history and on the bucket of the time between the values. All heads share the
     biases. The weights have no softmax, so an output also tells how often similar values occurred.
 
     The projections, the attention, the normalization of the attention and the gates of a list are
@@ -46,9 +46,9 @@ class HSTU(nn.Cell):
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
-        max_length: usual length of a long history, 1 to 2**20. All weights are divided by this
-            number, and it is the number of learned biases of distances. The last bias is also for
-            all larger distances. Histories may be longer.
+        max_length: usual length of a long history, 1 to 2**20. All weights are divided by
+            `max_length`, which is also the number of learned biases of distances. All larger
+            distances use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         time_buckets: number of learned biases of time differences, 0 to 48, with buckets as in
             `HistoryTransformer`. Default: 0, none.

@@ -18,9 +18,9 @@ class IdDropout(nn.Cell):
     """Replace a share of the ids by a padding key in training; in evaluation, return the ids.
 
     A lookup with this padding key returns zeros for a dropped id, as for an id without a row. So a
-    network learns to answer for ids that it has never seen, and relies less on rare ids. As in
+    network learns to predict for ids without a row, and relies less on rare ids. As in
     `SeededDropout`, masks are drawn in advance and each row of a batch uses the next mask. The
-    masks follow from the seed and the number of training steps, which a checkpoint saves. All
+    masks depend only on the seed and the number of training steps, which a checkpoint saves. All
     workers begin with the same masks.
 
     Args:

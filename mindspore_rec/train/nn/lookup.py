@@ -30,7 +30,7 @@ def check_coefficient(value: int) -> int:
 
     The name is from Rec SDK, in which it is the coefficient of "feature admission and eviction".
     Each occurrence of an id in a lookup adds this coefficient to the id's count. Admission by count
-    and eviction by frequency use the counts of ids.
+    and eviction by frequency read the counts of ids.
 
     Example:
         >>> check_coefficient(3)
@@ -62,8 +62,8 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
         max_norm: the lookup's `max_norm`.
 
     Raises:
-        ValueError: `output_dtype` is an unsupported dtype, or is bfloat16 although the table or
-            `max_norm` does not allow bfloat16.
+        ValueError: `output_dtype` is an unsupported dtype, or is bfloat16 although the table's
+            values are not bfloat16 or `max_norm` is set.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -129,10 +129,10 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Look up ids in a table: a training lookup if the network is in training, else a read.
+    """Look up ids in a table: with insertion if the network trains, else without.
 
     Args:
-        config: description of a new table: a static table if it has `vocab_size`, else a hash
+        config: description of a new table: a static table if `vocab_size` is set, otherwise a hash
             table. The default name is `embedding_table_<n>` for a static table and
             `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
@@ -140,7 +140,7 @@ class TableLookup(nn.Cell):
             this limit. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
-            Admission by count and eviction by frequency use the counts of ids. Default: 1.
+            Admission by count and eviction by frequency read the counts of ids. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
             `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
             and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,

@@ -24,11 +24,11 @@ class BCEWithLogitsLoss(nn.LossBase):
         + (1 - y_i) \log (1 - \sigma(x_i)) \right]
 
     On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
-    y_i`, divided by the number of logits for the mean; the backward pass scales this gradient. The
-    loss is summed in float64, in an order that does not depend on the number of threads. The cell
-    uses `mindspore.nn.BCEWithLogitsLoss` if the operator does not support the case: with a `weight`
-    or `pos_weight`, for reduction 'none', for types other than float32, on devices other than the
-    CPU, in `mindspore.export` and with `MINDSPORE_REC_ONEDNN=off`.
+    y_i`, divided by the number of logits if `reduction` is 'mean'; the backward pass scales this
+    gradient. The loss is summed in float64, in an order that does not depend on the number of
+    threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` in the cases that the operator does not
+    support: a `weight` or `pos_weight`, reduction 'none', types other than float32, devices other
+    than the CPU, `mindspore.export`, and `MINDSPORE_REC_ONEDNN=off`.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 
@@ -43,8 +43,8 @@ class BCEWithLogitsLoss(nn.LossBase):
         - **target** (Tensor): labels of the same shape as `input`, usually in [0, 1].
 
     Outputs:
-        Tensor of shape `()`, or of the shape of `input` for reduction 'none'. Without logits the
-        mean is NaN and the sum is 0.
+        Tensor of shape `()`, or of the shape of `input` for reduction 'none'. If there are no
+        logits, the mean is NaN and the sum is 0.
 
     Raises:
         TypeError: a weight is a Parameter, or an input is not a Tensor of a supported dtype.

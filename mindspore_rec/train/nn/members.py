@@ -28,7 +28,7 @@ MOST_MEMBERS = 256
 
 
 def check_members(members: int) -> int:
-    """Return a number of members.
+    """Check and return a number of members.
 
     Raises:
         TypeError, ValueError: `members` is not an int from 1 to `MOST_MEMBERS`.
@@ -41,15 +41,16 @@ def check_members(members: int) -> int:
 
 
 class MemberRows(nn.Cell):
-    """Repeat rows once for each member, times the member's learned factors.
+    """Repeat rows once for each member, multiplied by the member's learned factors.
 
-    The factors of a vector start with one random sign, 1 or -1, for each member and vector.
+    For each member, the factors of a vector all start with the same random sign, 1 or -1.
 
     Args:
         shape: shape of a row: the number of numbers, or the number of vectors and their width.
         members: number K of members.
         seed: seed of the signs, one or several ints.
-        first: cell that makes the rows from the input. Default: None, the input has the rows.
+        first: cell that computes the rows from the input. Default: None, if the input is already
+            the rows.
 
     Inputs:
         x: float32 or bfloat16 Tensor `[B, *shape]`, or the input of `first`.
@@ -59,7 +60,7 @@ class MemberRows(nn.Cell):
             member, and so on.
 
     Attributes:
-        factors: a Parameter `[K, width]`, with the number of floats per row as `width`.
+        factors: a Parameter `[K, width]`, where `width` is the number of floats per row.
 
     Example:
         >>> rows = MemberRows((2,), members=3, seed=0)
@@ -88,7 +89,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; the graph compiler reads it once per graph."""
+        """True if one operator repeats the rows; the compiler reads this once per graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:
@@ -105,8 +106,8 @@ class MemberRows(nn.Cell):
 class MemberLogits(nn.Cell):
     r"""Return each member's own logits in training, and the logits of the mean in evaluation.
 
-    In evaluation, the probability of a row is the mean of the members' probabilities. A label that
-    is a number gets the mean of the members' numbers.
+    In evaluation, the probability of a row is the mean of the members' probabilities. For a label
+    that is a number, the prediction is the mean of the members' numbers.
 
     Args:
         members: number K of members.
@@ -114,7 +115,7 @@ class MemberLogits(nn.Cell):
 
     Inputs:
         outputs: float32 Tensor `[K * B, T * K]` for T tasks: the outputs of the shared layers, in
-            which each task has K columns. A member's own logit is in the member's column.
+            which each task has K columns. Column k of a task contains the logit of member k.
 
     Outputs:
         float32 Tensor, in training `[K * B, T]`, in evaluation `[B, T]`.

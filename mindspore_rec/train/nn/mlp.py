@@ -42,11 +42,11 @@ class MLP(FusedLayer):
     `mindspore.set_seed` seeds the initialization.
 
     On the CPU one operator computes the whole stack, forward and backward, with matrix products by
-    oneDNN; docs/dense.md lists the conditions. Batch normalization is as in `nn.BatchNorm1d`,
-    except that a batch of one row does not change the moving variance.
+    oneDNN; docs/dense.md lists the conditions. Batch normalization works like `nn.BatchNorm1d`, but
+    a batch of one row does not change the moving variance.
 
     Args:
-        in_features: width of the input, 1 to 2**20; or the widths of several inputs, with their sum
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, whose sum is
             in the same range. The inputs are joined without an extra copy.
         hidden: width of each hidden layer, at least 1; may be empty if `out_features` is set.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
@@ -62,7 +62,7 @@ class MLP(FusedLayer):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
-            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            width w, with w floats per row. A bfloat16 Tensor is also accepted, for example from a
             lookup with `output_dtype=bfloat16`.
 
     Outputs:
@@ -243,7 +243,7 @@ class MLP(FusedLayer):
 
 
 def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
-    """Return the widths of hidden layers.
+    """Check and return the widths of hidden layers.
 
     Args:
         hidden: width of each layer; may be empty.

@@ -53,8 +53,8 @@ class MMoE(FusedLayer):
         in_features: width of the input, at least 1; or the widths of several inputs, which are
             joined without an extra copy.
         experts: number of experts E, 1 to 1024.
-        hidden: widths of the layers of an expert, each at least 1; at least one layer.
-        tasks: number of tasks, 1 to 1024, each with one gate.
+        hidden: widths of the layers of an expert, at least one layer, each width at least 1.
+        tasks: number of tasks, 1 to 1024, each task has one gate.
         activation: activation of the experts, as for `MLP`. Default: 'relu'.
         dropout: probability that a unit of an expert's layers is dropped in training, in [0, 1).
             Default: 0.0.
@@ -165,7 +165,7 @@ class MMoE(FusedLayer):
         return self._outputs_of(join(inputs, self.in_features))
 
     def gate_weights(self, *inputs: Tensor) -> Tensor:
-        """Return the experts' weights for each task, with sum 1: float32 `[B, tasks, experts]`."""
+        """Return each task's expert weights, which sum to 1: float32 `[B, tasks, experts]`."""
         check_inputs(inputs, self.in_features)
         return self._gates_of(join(inputs, self.in_features))
 
@@ -228,7 +228,7 @@ class MMoE(FusedLayer):
         return program.cell(outputs, training)
 
     def _later_program(self, program: Program, units: Columns, drops: bool) -> Columns:
-        """Add the layers after the first layer, and return all experts' outputs side by side."""
+        """Add the layers after the first layer, and return the experts' outputs as columns."""
         joined = program.value(self.experts * self.out_features)
         for e in range(self.experts):
             x = units.part(e * self.width, self.width)

@@ -25,7 +25,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
         table: an existing table, or None.
 
     Raises:
-        TypeError: `config` and `table` are both None, or one has the wrong type.
+        TypeError: `config` and `table` are both None, or one of the two has the wrong type.
         ValueError: `config` and `table` are both set.
 
     Example:
@@ -46,7 +46,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
 
 
 def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Make the table of an embedding cell: static if the config has `vocab_size`, else hash.
+    """Make the table of an embedding cell: static if the config has `vocab_size`, otherwise hash.
 
     Args:
         maker: name of the cell's class, for messages.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of layers that make a vector of each number in a row."""
+"""Base class of layers that compute a vector from each number in a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NumberVectors"]
 
 
 class NumberVectors(FusedLayer):
-    """Base class of layers that make a vector of each number in a row.
+    """Base class of layers that compute a vector from each number in a row.
 
     Args:
         numbers: the number N of input values per row, 1 to 65536.

@@ -54,7 +54,7 @@ class InConfig:
     """Convert an EmbeddingBag's old arguments about its table to a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Replace the old arguments in `named` by a description or a table.
+        """Replace the old arguments in `named` by the argument `config` or `table`.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or describes a
@@ -97,9 +97,9 @@ def _of_arguments(
     cache: CacheConfig | None = None,
     config: TableConfig | None = None,
 ) -> TableConfig | StaticParameter | None:
-    """Return a table's description, or a new static table; None if `table` or `config` is set.
+    """Return a table's description or a new static table, or None if `table` or `config` is set.
 
-    In version 0.4, an EmbeddingBag had the arguments of this function, and `mode`.
+    In version 0.4, the arguments of EmbeddingBag were the arguments of this function and `mode`.
     """
     explicit = given_arguments(_of_arguments, locals())
     describing = describing_arguments(_of_arguments, locals())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ToPadded and ToValues: lists as values and offsets to blocks of one length, and back."""
+"""ToPadded and ToValues: convert lists (values and offsets) to blocks of one length, and back."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _MOST_VALUES = 1 << 16
 
 
 class ToPadded(nn.Cell):
-    """Arrange the values of lists in a block with one row per list, and padding at the right.
+    """Arrange the values of lists in a block with one row per list, padded at the right.
 
-    Values have the order of the list, the first one at index 0. Lists that are longer than the
-    block are shortened. N and B may change from call to call without a new compilation, and N may
-    be 0.
+    Values are in the order of the list, with the first value at index 0. A list that is longer than
+    a row of the block is shortened. N and B may change from call to call without a new compilation,
+    and N may be 0.
 
     Args:
         length: number of values per row of the block, L, 1 to 65536.
-        keep: 'last' or 'first', the end of a longer list that is kept. Default: 'last'.
+        keep: 'last' or 'first', the part of a longer list to keep. Default: 'last'.
         padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
 
     Inputs:
-        values: Tensor `[N, ...]`, the values of all lists, one list after another.
-        offsets: int64 Tensor `[B + 1]`. List i has the values from `offsets[i]` to
-            `offsets[i + 1] - 1`. The first offset is 0, the last is N.
+        values: Tensor `[N, ...]`, the concatenated values of all lists.
+        offsets: int64 Tensor `[B + 1]`. List i consists of the values from `offsets[i]` to
+            `offsets[i + 1] - 1`. The first offset is 0, and the last offset is N.
 
     Outputs:
         Tuple of the block, a Tensor `[B, L, ...]` of the type of the values, and the mask, a bool
@@ -61,7 +61,7 @@ class ToPadded(nn.Cell):
         mask = self.places < counts.expand_dims(1)
         first = ends - counts if self.keeps_last else starts
         places = first.expand_dims(1) + self.places
-        # The padding is a further value after the last one, so that N may be 0.
+        # The padding is appended to the values, so that N may be 0.
         places = ops.select(mask, places, ops.ones_like(places) * offsets[-1])
         padding = ops.zeros((1, *values.shape[1:]), values.dtype)
         padding = padding + self.padding.astype(values.dtype)
@@ -69,7 +69,7 @@ class ToPadded(nn.Cell):
 
 
 class ToValues(nn.Cell):
-    """Return the values of lists from a block that `ToPadded` made, one list after another.
+    """Return the concatenated values of lists from a block that `ToPadded` made.
 
     Args:
         keep: as for the `ToPadded` that made the block. Default: 'last'.
@@ -77,12 +77,11 @@ class ToValues(nn.Cell):
     Inputs:
         block: Tensor `[B, L, ...]`.
         offsets: int64 Tensor `[B + 1]`, the offsets of the lists.
-        values: any Tensor `[N, ...]`, such as the keys of the lists, whose first dimension is the
-            number of values.
+        values: any Tensor `[N, ...]`, such as the keys of the lists; only the number N is used.
 
     Outputs:
-        Tensor `[N, ...]` of the type of the block. Values that are not in the block, since their
-            list is longer than L, are 0.
+        Tensor `[N, ...]` of the type of the block. If a list is longer than L, the result is 0 for
+        its values that are not in the block.
 
     Raises:
         ValueError: `keep` is unknown.
@@ -109,7 +108,8 @@ class ToValues(nn.Cell):
         if self.is_eager and values.shape[0] == 0:
             return ops.zeros((0, *block.shape[2:]), block.dtype)
         rows, length = block.shape[0], block.shape[1]
-        # The last number stands for no value: MindSpore has no gradient of a gather of 0 values.
+        # The last index refers to an appended element, because MindSpore has no gradient for a
+        # gather of 0 values.
         numbers = ops.arange(0, values.shape[0] + 1, 1, dtype=ms.int64)
         row = ops.searchsorted(offsets[1:], numbers, right=True)
         row = ops.minimum(row, rows - 1)

@@ -25,9 +25,9 @@ class PiecewiseLinear(NumberVectors):
 
     T is the number of bins, and :math:`v_{n,0}, ..., v_{n,T}` are the learned vectors at the knots.
     The bins divide the range from -1 to 1, to which `QuantileScale` and `MixedScale` scale numbers.
-    So the bins of a `QuantileScale` are quantile bins, as in the paper. Beyond -1 and 1, the first
-    and the last piece go on. The initial curves are straight lines through 0, as in a
-    `NumberEmbedding`.
+    So the bins of a `QuantileScale` are quantile bins, as in the paper. Below -1 and above 1, the
+    curve continues the first and the last piece. The initial curves are straight lines through 0,
+    as in a `NumberEmbedding`.
 
     Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
     NeurIPS 2022, https://arxiv.org/abs/2203.05556: the piecewise linear encoding followed by a
@@ -71,7 +71,7 @@ class PiecewiseLinear(NumberVectors):
         first = initializer(Normal(std), (self.numbers, 1, self.dim)).init_data().asnumpy()
         places = np.linspace(-1, 1, bins + 1, dtype=np.float32)
         self.knots = Parameter(Tensor(places[None, :, None] * first), name="knots")
-        # Row of each number's first knot, if all knots are the rows of one matrix.
+        # Index of each number's first knot in a matrix whose rows are all knots.
         self.first_knots = Tensor(np.arange(numbers, dtype=np.int32) * (bins + 1))
         self._fuse()
 

@@ -17,14 +17,14 @@ _NEVER = -1e30  # logit of an item that must have no probability
 
 
 class SoftmaxLoss(nn.Cell):
-    r"""Cross entropy of a softmax over all items, of which one is the target of a row.
+    r"""Cross entropy of a softmax over all items, of which one is the row's target.
 
     .. math::
         \ell = -\operatorname*{mean}_b\; \log
         \frac{\exp(s_{b, t_b} / \tau)}{\sum_{i=1}^{I} \exp(s_{b, i} / \tau)}, \qquad
         s_{b, i} = \langle u_b, v_i \rangle + c_i
 
-    The cell computes all scores ``[B, I]``, so it is for catalogues of up to some 100,000 items.
+    The cell computes all scores ``[B, I]``, so it suits catalogues of up to about 100,000 items.
     For more items, see :class:`SampledSoftmaxLoss`.
 
     Args:
@@ -75,10 +75,10 @@ class SampledSoftmaxLoss(nn.Cell):
         {\exp(z_{b, t_b}) + \sum_{j \in N_b,\, j \ne t_b} \exp(z_{b, j})}, \qquad
         z_{b, i} = \langle u_b, v_i \rangle / \tau - \log Q(i)
 
-    The correction takes the probability :math:`Q(i)`, by which an item is sampled, out of the
-    learned scores. Without the correction, frequent items are pushed down. The probabilities are
-    needed up to a common factor only. Negatives may be drawn by
-    `mindspore_rec.data.NegativeSampler`, or be the targets of the batch's other rows.
+    The correction removes the effect of the sampling probability :math:`Q(i)` from the learned
+    scores. Without the correction, frequent items would have too low scores. A common factor of all
+    probabilities has no effect. Negatives may be drawn by `mindspore_rec.data.NegativeSampler`, or
+    may be the targets of other rows of the batch.
 
     Source: Bengio & Senécal 2008, Adaptive importance sampling to accelerate training of a neural
     probabilistic language model (https://doi.org/10.1109/TNN.2007.912312). For the targets of other
@@ -94,8 +94,8 @@ class SampledSoftmaxLoss(nn.Cell):
         - **negative** (Tensor): float32 ``[N, dim]``, items that all rows share; or ``[B, N,
           dim]``, items of each row.
         - **target_id** (Tensor): integers ``[B]``. Default: None.
-        - **negative_id** (Tensor): integers ``[N]`` or ``[B, N]``. A negative with the id of the
-          row's target does not count. Default: None, all negatives count.
+        - **negative_id** (Tensor): integers ``[N]`` or ``[B, N]``. A negative whose id equals the
+          id of the row's target is ignored. Default: None, all negatives count.
         - **target_log_q** (Tensor): float32 ``[B]``, :math:`\log Q` of the targets. Default: None.
         - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, no correction.
 
@@ -103,8 +103,8 @@ class SampledSoftmaxLoss(nn.Cell):
         float32 Tensor of shape ``()``.
 
     Raises:
-        TypeError, ValueError: the temperature is not a positive number, or only one of two ids or
-            of two log-Q is given.
+        TypeError, ValueError: the temperature is not a positive number, only one of the two ids is
+            passed, or only one of the two log-Q.
 
     Supported platforms:
         ``CPU``
@@ -153,7 +153,7 @@ class SampledSoftmaxLoss(nn.Cell):
 
 
 class BPRLoss(nn.Cell):
-    r"""Bayesian personalized ranking: targets shall have higher scores than negatives.
+    r"""Bayesian personalized ranking: trains targets to outscore negatives.
 
     .. math::
         \ell = -\operatorname*{mean}_{b, j}\; \log \sigma(s_b - s_{b, j})

@@ -18,7 +18,7 @@ __all__ = ["FusedSequential"]
 
 
 class _Step(NamedTuple):
-    """Place of a dense layer in the stack, and the activation that follows the layer."""
+    """Index of a dense layer in the stack, and the activation that follows the layer."""
 
     at: int
     activation: str
@@ -28,7 +28,8 @@ class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`; on the CPU, one operator forward and one backward.
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects.
-    So the same checkpoint fits the cell and the stack. In four cases, the stack itself computes the
+    So a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the
+    stack. In four cases, the stack itself computes the
     output: on devices other than the CPU, without oneDNN, in `mindspore.export`, and if the input
     is not float32 `[B, in_channels]`.
 

@@ -19,8 +19,8 @@ class Sum(FusedLayer):
     .. math::
         y = (x_1 + x_2) + \dots + x_n
 
-    In a `FusedGraph` the sum is part of the fused operator; elsewhere MindSpore's operators compute
-    the sum.
+    In a `FusedGraph` the sum is part of the fused operator; outside a `FusedGraph`, MindSpore's
+    operators compute the sum.
 
     Args:
         inputs: number of inputs n, 1 to 65536.
@@ -65,5 +65,5 @@ class Sum(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum to a program, and return the columns of the sum."""
+        """Add the sum to a program, and return its columns."""
         return program.sum_groups(x, self.out_features, output)

@@ -30,22 +30,24 @@ class TargetAttention(nn.Cell):
         a(c, v) = \text{MLP}([c, v, c - v, c \odot v])
 
     The sum runs over the values of history b; the sum over an empty history is 0. The weights have
-    no softmax by default, as in the paper, so a long history of similar values has a long vector.
+    no softmax by default, as in the paper, so the vector of a long history of similar values has a
+    large norm.
 
-    The histories of a batch are one after the other, without padding. The time follows the number
-    of values. The joined input of the MLP is never stored. The first layer is linear in
+    The histories of a batch are concatenated without padding. The computing time is proportional to
+    the number of values. The joined input of the MLP is never stored. The first layer is linear in
     the candidate, the value and their product, so a product over the batch and a product over the
     values replace the product over the joined input. In training, Dice normalizes by the moments of
-    all values of the batch, and no padding is among these values.
+    all values of the batch, which contain no padding.
 
     Results are bitwise the same for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
-    https://arxiv.org/abs/1706.06978. The difference c - v is from the authors' program.
+    https://arxiv.org/abs/1706.06978. The difference c - v comes from the program of the paper's
+    authors.
 
     Args:
         embedding_dim: width of a candidate and of a value, 1 to 8192.
-        hidden: widths of the hidden layers of the MLP, at least one. Default: (80, 40).
+        hidden: widths of the hidden layers of the MLP, at least one layer. Default: (80, 40).
         activation: activation of the hidden layers, 'dice' or 'prelu'. Default: 'dice'.
         softmax: whether the weights are the softmax of the MLP's outputs over each history.
             Default: False.
@@ -68,8 +70,8 @@ class TargetAttention(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` do not begin with 0, decrease, or do not end with N, or the number
-            of lists is not the number of candidates.
+        RuntimeError: `offsets` do not begin with 0, decrease, or do not end with N, or the numbers
+            of lists and candidates differ.
 
     Supported platforms:
         ``CPU``
@@ -131,11 +133,11 @@ class TargetAttention(nn.Cell):
 
 
 class _Product(FusedLayer):
-    """Product of rows with a weight that the caller gives, as one operator.
+    """Product of rows and a weight that the caller passes, as one operator.
 
     Args:
         width: width of a row.
-        units: rows of the weight.
+        units: number of rows of the weight.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -158,7 +160,7 @@ class _Product(FusedLayer):
         return self.product(ops.matmul(self.factor(x), weight))
 
     def learned(self) -> Any:
-        """Return the parameters of the layer: none."""
+        """Return an empty list, because the layer has no parameters."""
         return ()
 
     def add_to(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adagrad, and row-wise Adagrad with one number of state per row."""
+"""Adagrad, and row-wise Adagrad, whose state is one number per row."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RowWiseAdagrad(SparseOptimizer):
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
             groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.01.
-        epsilon: number > 0 that is added to the root. Default: 1e-8.
+        epsilon: number > 0 that is added to the square root. Default: 1e-8.
         accum: initial value of :math:`a`, >= 0. Default: 0.0.
         loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is

@@ -104,7 +104,7 @@ class LazyAdam(AdamBase):
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 1e-3.
         beta1: decay of the first moment, in [0, 1). Default: 0.9.
         beta2: decay of the second moment, in [0, 1). Default: 0.999.
-        eps: number > 0 that is added to the root. Default: 1e-8.
+        eps: number > 0 that is added to the square root. Default: 1e-8.
         use_nesterov: Nesterov's momentum. Default: False.
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
             added to the gradient. Default: 0.0.
@@ -162,7 +162,8 @@ class Adam(LazyAdam):
     `mindspore.nn.Adam` and `LazyAdam` differ for rows of a table that are outside the batch.
     `mindspore.nn.Adam` would decay the moments of rows outside the batch and update these rows. An
     update of rows outside the batch would need a pass over the whole table in each step. `LazyAdam`
-    leaves rows outside the batch unchanged. Arguments, formula and errors are as for `LazyAdam`.
+    leaves rows outside the batch unchanged. Arguments, formula and errors are the same as for
+    `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

@@ -33,7 +33,7 @@ class AdamW(AdamBase):
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 1e-3.
         beta1: decay of the first moment, in [0, 1). Default: 0.9.
         beta2: decay of the second moment, in [0, 1). Default: 0.999.
-        eps: number > 0 that is added to the root. Default: 1e-8.
+        eps: number > 0 that is added to the square root. Default: 1e-8.
         weight_decay: number >= 0, or a Cell that maps the step to a number. Default: 0.01.
         loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
         clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of the optimizers: steps of dense parameters and tables, scaling, decay, clipping."""
+"""Base class of the optimizers: steps for dense parameters and tables, decay, clipping."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ class SparseOptimizer(nn.Optimizer):
     2. Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
        ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
        tables are summed by key.
-    3. Add the weight decay, which AdamW decouples: ``g = g + weight_decay * w``.
+    3. Add the weight decay to the gradient (AdamW decouples the decay):
+       ``g = g + weight_decay * w``.
     4. Apply the rule in the native core: one operator for all dense parameters, and one operator
        for each table. MindSpore's operators update dense parameters that are not float32 or have
        centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
        dense parameters.
 
     A step of a table updates only the rows of the batch, each row once. A key may occur several
-    times, in one lookup or in several. Its gradients are summed, and then its row is updated once.
-    Tables use the "lazy" form of each optimizer rule: rows outside the batch do not decay and keep
-    their moments.
+    times, in one lookup or in several. The gradients of the key are summed, and then the key's row
+    is updated once. Tables use the "lazy" form of each optimizer rule: rows outside the batch do
+    not decay and keep their moments.
 
-    If several workers train together, a step first exchanges their gradients. Dense gradients are
-    averaged over the workers. Gradients of tables are sent to the workers that own the rows. On all
-    workers, dense parameters start with the values of worker 0.
+    If several workers train together, a step first exchanges the workers' gradients. Dense
+    gradients are averaged over the workers. Gradients of tables are sent to the workers that own
+    the rows. On all workers, dense parameters start with the values of worker 0.
 
     Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
     as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
@@ -198,7 +199,7 @@ class SparseOptimizer(nn.Optimizer):
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Update the `j`-th dense parameter.
+        """Update the dense parameter with index `j`.
 
         Args:
             j: index of the parameter among the dense parameters, and of its tensor in each state.
@@ -253,7 +254,7 @@ class SparseOptimizer(nn.Optimizer):
             unscaled: whether `scale` is known to be 1, so that dense gradients need no scaling.
 
         Raises:
-            ValueError: there are more or fewer gradients than parameters.
+            ValueError: the numbers of gradients and parameters differ.
         """
         self._check_count(gradients)
         lr = self.get_lr()

@@ -51,7 +51,7 @@ def check_hyperparameter(
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is a bool, else raise TypeError."""
+    """Return `value` if it is a bool, otherwise raise TypeError."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
     return value

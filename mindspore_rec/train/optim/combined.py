@@ -22,8 +22,9 @@ class CombinedOptimizer(nn.Optimizer):
     """One optimizer that combines several, such as FTRL (wide part) and LazyAdam (deep part).
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
-    second part, and so on. A step of the combination is one step of each part, and all parts share
-    one `global_step`. The combination owns its parts: from now on, do not call a part directly.
+    second part, and so on. A step of the combined optimizer is one step of each part, and all parts
+    share one `global_step`. The combination owns its parts: from now on, do not call a part
+    directly.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
@@ -35,7 +36,7 @@ class CombinedOptimizer(nn.Optimizer):
     Raises:
         TypeError: an element of `optimizers` is not an optimizer of this package.
         ValueError: `optimizers` is empty, two parts have different loss scales or the same
-            parameter or table, or the combination and a part both clip.
+            parameter or table, or both the combination and a part clip gradients.
 
     Example:
         >>> from mindspore import nn
@@ -78,7 +79,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Share the step number with the parts; collect their rates and decays by parameter."""
+        """Share the step number with the parts; collect all rates and decays by parameter."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find an optimizer's tables, its decaying parameters and its natively updated parameters."""
+"""Find an optimizer's tables, and the parameters that decay or that the native core updates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return a flag per parameter, True if the parameter decays; without groups, all tables decay.
+    """Return for each parameter whether it decays; without groups, all tables decay.
 
     Args:
         optimizer: the optimizer, with the flags that `nn.Optimizer` has set.

@@ -67,8 +67,8 @@ class DenseStep(nn.Cell):
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # A step's array of numbers begins with the learning rates of the parameters `rates_of`. The
-        # weight decays of the parameters `decays_of` follow.
+        # A step's array of numbers begins with the learning rates of the parameters in `rates_of`.
+        # The weight decays of the parameters in `decays_of` follow the learning rates.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)
@@ -89,8 +89,8 @@ class DenseStep(nn.Cell):
             gradients: one raw gradient per parameter, of the parameter's shape.
             scale: factor of the gradients, one float32 number.
             step: the step number, from 1, as one int32.
-            numbers: learning rates of the parameters `rates_of`, then weight decays of the
-                parameters `decays_of`, with one float32 number per parameter.
+            numbers: one float32 number per parameter: the learning rates of the parameters in
+                `rates_of`, then the weight decays of the parameters in `decays_of`.
 
         Returns:
             A Tensor on which later operators can depend.
@@ -135,8 +135,8 @@ def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
     # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
-    # signatures to all Custom operators. It requires that each operator has at least as many inputs
-    # as there are signatures.
+    # signatures to all Custom operators. These signatures require that each operator has at least
+    # as many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

@@ -22,7 +22,7 @@ class DeviceStep(nn.Cell):
     part of the graph change too. The graph is compiled only once.
 
     Args:
-        owner: the table. The device tier of this table does not share memory with the host.
+        owner: the table. The device tier of this table is in memory that the host does not share.
         rule: name of the native rule.
         constants: constants of the rule.
         binding: int64 Tensor `[1]`, the number from `bind_table` that identifies the optimizer to

@@ -26,9 +26,9 @@ class FTRL(SparseOptimizer):
     Here :math:`p` is `lr_power`. TensorFlow and the deprecated `mindspore.nn.FTRL` have the same
     formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
-    :math:`z` sums terms divided by the learning rate, so that a change of the rate would rescale
-    the weights. Therefore a learning rate schedule is an error, as in `mindspore.nn.FTRL`.
-    Parameter groups may have different rates.
+    :math:`z` sums terms divided by the learning rate, so a change of the rate would rescale the
+    weights. Therefore a learning rate schedule is an error, as in `mindspore.nn.FTRL`. Parameter
+    groups may have different rates.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

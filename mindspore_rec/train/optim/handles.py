@@ -16,7 +16,7 @@ from mindspore_rec.train.optim.tables import table_of
 __all__ = ["apply_by_handle"]
 
 # The second number of a handle has a tag in the low 40 bits, and the table's number modulo 2^23 in
-# the bits above.
+# the higher bits.
 _TAG_BITS = 40
 _NUMBER_MASK = (1 << 23) - 1
 

@@ -24,12 +24,12 @@ COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
-    """Cell that turns gradients of this worker's batch into gradients of all workers' batches.
+    """Cell that combines the gradients of this worker's batch with the other workers' gradients.
 
     One exchange sends the gradients of all tables to the workers that own the rows. Dense gradients
-    are averaged, with the same bits on all workers. Gradients of a worker are weighted by its share
-    of the samples (`WorkerGroup.begin_step`), so that the result is the gradient of the mean over
-    all samples.
+    are averaged, with bit-identical results on all workers. Each worker's gradients are weighted by
+    the worker's share of the samples (`WorkerGroup.begin_step`), so that the result is the gradient
+    of the mean over all samples.
 
     Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
 
@@ -66,7 +66,7 @@ class WorkerExchange(nn.Cell):
         self._zero = Tensor(np.zeros(1, np.float32))
 
     def construct(self, gradients: Any, step: Tensor) -> Any:
-        """Return the gradients of all workers' batches together, one per parameter.
+        """Return one gradient per parameter, for the batches of all workers together.
 
         Args:
             gradients: the gradients of this worker's batch; a table's gradient is the table's

@@ -57,7 +57,7 @@ def _remedy(count: int, steps: int, epochs: int) -> str:
 
 
 def _lists_of_rates(optimizer: nn.Optimizer) -> list[int]:
-    """Return the lengths of all lists of rates of the optimizer and of its parameter groups."""
+    """Return the lengths of all lists of rates in the optimizer and its parameter groups."""
     rates: Any = getattr(optimizer, "learning_rate", None)
     if not isinstance(rates, nn.Cell):
         return []

@@ -22,11 +22,11 @@ class RMSProp(SparseOptimizer):
         w &= w - b
 
     With `centered`, the update divides by the root of :math:`s - \bar g^2 + \epsilon` with
-    :math:`\bar g = \rho \bar g + (1 - \rho) g`. If rounding makes :math:`s - \bar g^2` negative, 0
-    is used. As in `mindspore.nn.RMSProp`, which has the same formulas, :math:`s` starts at 1. In a
-    table, rows outside the batch keep their value and state. Sources: Tieleman & Hinton, "Lecture
-    6.5 - rmsprop", Coursera 2012; for the centered form: Graves, "Generating Sequences With
-    Recurrent Neural Networks", 2013.
+    :math:`\bar g = \rho \bar g + (1 - \rho) g`. If rounding makes :math:`s - \bar g^2` negative,
+    the update uses 0 instead. As in `mindspore.nn.RMSProp`, which has the same formulas, :math:`s`
+    starts at 1. In a table, rows outside the batch keep their value and state. Sources: Tieleman &
+    Hinton, "Lecture 6.5 - rmsprop", Coursera 2012; for the centered form: Graves, "Generating
+    Sequences With Recurrent Neural Networks", 2013.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

@@ -61,7 +61,7 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 
 
 def check_covered(net: Cell, optimizer: Any) -> None:
-    """Raise RuntimeError if `optimizer` does not train every table of `net`.
+    """Raise RuntimeError if `optimizer` does not train every trainable table of `net`.
 
     A table is trained only by an optimizer of `mindspore_rec.optim` whose `params` include the
     table's parameter. With another optimizer, such as `mindspore.nn.Adam` with the same parameter,
@@ -74,7 +74,7 @@ def check_covered(net: Cell, optimizer: Any) -> None:
 
     Raises:
         RuntimeError: no optimizer trains a table, or a later optimizer has been bound to a table.
-            The message names all such tables.
+            The message names all tables without a current optimizer.
 
     Example:
         >>> from mindspore import nn

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that represents a table; detects saves and loads without the table's rows.
+"""The Parameter that represents a table; it detects saves and loads that lack the table's rows.
 
-MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle Parameters only:
-the anchor of a table, but not its rows. A checkpoint without rows would load silently into a table
-with other rows or no rows. So each anchor has a random number that identifies the table among all
-processes. If a load sets a number other than the anchor's number, the loaded weights belong to
-other rows. If weights that belong to other rows are loaded, lookups of the table raise an error
-until the table's rows are loaded too.
+MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle only Parameters,
+so they include the anchor of a table but not its rows. A checkpoint without rows would load
+silently into a table with other rows or no rows. So each anchor has a random number that identifies
+the table among all processes. If a load sets a number other than the anchor's number, the loaded
+weights belong to other rows. After such a load, lookups of the table raise an error until the
+table's rows are loaded too.
 
 The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
 to a sum of squares over all parameters, such as a penalty.
@@ -47,8 +47,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # Loading does not change the anchor's number, because later checkpoints contain the rows of
-        # this table.
+        # Loading does not change the anchor's number, because later checkpoints will contain the
+        # rows that this table has now.
         live_table = table()
         if live_table is not None:
             if _same(data, number):

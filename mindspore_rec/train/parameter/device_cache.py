@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeviceTier: the most used rows of a table in the device's memory.
+"""DeviceTier: a cache of a table's most used rows in device memory.
 
 The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of optimizer states. The
 last three rows of the cache are the value of an unknown key, the value of padding, and a scratch
-row. A training lookup maps ids to slots of the cache on the host. One swap exchanges the least used
-rows of the cache for missing rows, and the graph gathers rows by slot. The table on the host still
-stores counts and ages, and decides about admission. The newest value of a cached row is in the
-cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
+row. A training lookup maps ids to slots of the cache on the host. One swap replaces the least used
+rows of the cache by the missing rows, and the graph gathers rows by slot. The table on the host
+still stores counts and ages, and decides about admission. The newest value of a cached row is in
+the cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
 lower tier reads the row.
 
 There are two forms of one tier, with the same results:
 
 * *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
-  Parameter. The kernels are the same as on the host, so the results have the same bits as on the
-  host. The program need not call `prepare` or `sync`.
-* *graph*: any other device. The method `prepare` swaps rows with Gather and ScatterUpdate. The
-  program must call `prepare` for the ids of each lookup, after the previous step. ScatterAdd sums
-  the gradients, and elementwise operators apply the optimizer's formula. Rows agree with the
-  *shared* form up to rounding, not bit by bit.
+  Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
+  results. The program need not call `prepare` or `sync`.
+* *graph*: any other device. The method `prepare` swaps rows by the operators Gather and
+  ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the previous
+  step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's formula. Rows
+  equal the rows of the *shared* form up to rounding, but not bit for bit.
 
-For tests, `MINDSPORE_REC_DEVICE_TIER=graph` chooses the *graph* form on the CPU, too.
+For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class DeviceTier(nn.Cell):
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
-        If the device is not the CPU, call this method for each lookup of a step. Call it when the
-        previous step has ended and before the step begins. On the CPU, calling `prepare` is
-        optional.
+        If the device is not the CPU, call this method for each lookup of a step. Call `prepare`
+        when the previous step has ended and before the step begins. On the CPU, calling `prepare`
+        is optional.
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.

@@ -53,7 +53,7 @@ class Swap:
         values: Parameter `[slots, dim]`.
         states: Parameter `[slots, max(width, 1)]`.
         width: number of floats of optimizer state in a row.
-        scratch: a slot that nobody reads.
+        scratch: a slot that is never read.
 
     Example:
         >>> values = Parameter(Tensor(np.zeros((3, 2), np.float32)), name="v")
@@ -108,5 +108,5 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # With few different sizes, the device's memory pool can reuse its blocks.
+    # Round sizes up, because the device's memory pool can reuse blocks only of few different sizes.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamicTable: a table with admission and eviction of rows, and with explanations of keys."""
+"""DynamicTable: a table with admission, eviction and explanations of its keys."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DynamicTable(TableParameter):
 
         Args:
             eviction: the rules, or None for no eviction. The eviction order cannot change to or
-                from 'lfu_decay' and 'score', because these orders need memory in every row.
+                from 'lfu_decay' and 'score', because these orders store a number in every row.
 
         Raises:
             ValueError: the eviction order would change to or from 'lfu_decay' or 'score'.
@@ -125,7 +125,7 @@ class DynamicTable(TableParameter):
             keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
             scores: float32 `[n]`, without NaN.
 
-        Returns: How many of `keys` have a row.
+        Returns: Number of `keys` that have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
@@ -159,11 +159,10 @@ class DynamicTable(TableParameter):
         Args:
             key: any int64.
 
-        Returns:
-            An `Explanation` with presence, tier, count, threshold, last step and time seen, and
-            norm. If a key has no row, the `Explanation` also contains the reason: the key was not
-            admitted, or the key's row was evicted. The table stores information about its last few
-            thousand evictions.
+        Returns: An `Explanation` with presence, tier, count, threshold, the step and time of the
+            last lookup, and norm. If a key has no row, the `Explanation` also contains the reason:
+            the key was not admitted, or the key's row was evicted. The table stores information
+            about its last few thousand evictions.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -191,11 +190,11 @@ class DynamicTable(TableParameter):
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
         until a row leaves the table (evict, erase, clear) or the table is bound to an optimizer
         with another rule. An invalid handle raises `StaleHandleError`. A forged handle also raises
-        `StaleHandleError`, because only the table can make the tag inside a handle.
+        `StaleHandleError`, because only the table can compute a handle's tag.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
-            padding_key: id without a row; for this id, the returned row is zeros. Default: none.
+            padding_key: id without a row; the returned row for this id is zeros. Default: none.
 
         Returns:
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.

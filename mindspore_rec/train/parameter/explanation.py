@@ -19,18 +19,18 @@ _EVICTED = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Information of a table about one key; `str()` returns the information as a sentence.
+    """A table's information about one key; `str()` returns the information as a sentence.
 
     Attributes:
         table: the table's name.
         key: the key.
         present: whether the key has a row that evaluation can read.
-        tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. For a row in
-            flight to a lower tier, the tier is 'host'.
-        count: the key's training occurrences, times `faae_coefficient`. Occurrences before
-            admission are included. The count is an estimate if admission is by sketch.
+        tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. While a row is
+            being moved to a lower tier, `tier` is 'host'.
+        count: number of the key's occurrences in training, times `faae_coefficient`. Occurrences
+            before admission are included. The count is an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
-        last_step: training step in which the row was last seen; None if there is no row.
+        last_step: training step of the row's last lookup; None if there is no row.
         last_time: event time of the step `last_step`, in seconds since 1970; None if there is no
             row or there are no event times.
         norm: L2 norm of the value; None if there is no row.

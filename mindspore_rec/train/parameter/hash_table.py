@@ -31,19 +31,19 @@ ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class HashTable(DynamicTable):
-    """A hash table as part of a network: it maps int keys to rows, and new keys add rows.
+    """A hash table as part of a network: it maps int keys to rows, and adds a row for a new key.
 
     The table works inside `construct`, in graph mode and PyNative mode, and outside `construct`.
     Every key of the key dtype is legal. The initial value of a row depends only on `(seed, name,
     key)`.
 
-    The table is an `nn.Cell` that owns a Parameter. Methods take and return values as float32, for
-    every value dtype; `put` and `erase` return the table. In a graph, write `self.map[key] =
-    value`. The compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`),
-    but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the table, not of its
-    Parameter. All lookups of a frozen table, even `get`, leave the table unchanged. Outside a
-    graph, keys and values may be NumPy arrays, with int32 or int64 keys and float32 values. If the
-    key dtype is int32, keys must be in the range of int32.
+    The table is an `nn.Cell` that owns a Parameter. Arguments and results of methods are float32
+    values, for every value dtype. `put` and `erase` return the table. In a graph, write
+    `self.map[key] = value`. The compiler cannot assign through a local name (`m = self.map`, then
+    `m[key] = value`), but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the
+    table, not of its Parameter. All lookups of a frozen table, even `get`, leave the table
+    unchanged. Outside a graph, keys and values may be NumPy arrays, with int32 or int64 keys and
+    float32 values. If the key dtype is int32, keys must be in the range of int32.
 
     Args:
         config: description of the table, without `vocab_size`. The default name is
@@ -55,9 +55,9 @@ class HashTable(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or a tier contains rows of an earlier run. A
-            ValueError also occurs if an open table has the same name and both tables have tiers
-            below host memory.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run. The
+            error is also raised if an open table has the same name and both tables have tiers below
+            host memory.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.
@@ -351,8 +351,7 @@ class HashTable(DynamicTable):
             slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
                 1 GiB.
 
-        Returns:
-            keys, values, statuses, and True if this was the last slice.
+        Returns: keys, values, statuses, and True for the last slice.
         """
         if slice_bytes < 1:
             raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")

@@ -21,7 +21,7 @@ class RowInitializer:
     """Distribution from which the native core draws the initial value of a row.
 
     `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
-    the normal distribution, cut to [lower, upper] standard deviations.
+    the normal distribution, truncated to [lower, upper], in standard deviations.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class RowInitializer:
 
     @property
     def unknown_value(self) -> float:
-        """Value of a key without a row: the constant of a constant initializer, else 0."""
+        """Value of a key without a row: the constant of a constant initializer, otherwise 0."""
         return self.a if self.kind == "constant" else 0.0
 
     def native_arguments(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def row_initializer(
     """Return the distribution of a MindSpore initializer.
 
     The defaults are the same as in MindSpore: normal has standard deviation 0.01, and uniform is
-    [-0.07, 0.07). Truncated normal has standard deviation 0.01 and is cut at two standard
+    [-0.07, 0.07). Truncated normal has standard deviation 0.01 and is truncated at two standard
     deviations. Xavier uniform has gain 1.
 
     Args:

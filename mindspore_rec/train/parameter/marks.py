@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: points in time, one per holder; the oldest point starts a table's recording."""
+"""ChangeMarks: a table's marks, one per holder; later changes are recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks (points in time) of a table, one per holder; the oldest mark starts the recording.
+    """Marks (points in time) of a table, one per holder; changes since the oldest are recorded.
 
     A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
     when the next mark is set.
@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a new mark; call `hold` to make the table record all changes since it."""
+        """Return a new mark; call `hold` to make the table record all changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
@@ -52,7 +52,7 @@ class ChangeMarks:
         self._release()
 
     def keep_digest(self) -> None:
-        """Make the table keep its digest while rows change, as long as some holder has a mark.
+        """Make the table update a digest whenever rows change, as long as any holder has a mark.
 
         The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
         rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
@@ -62,9 +62,9 @@ class ChangeMarks:
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when its event-time clock, after a
-        reset to no event time, is set again. After the next mark, call this method again to make a
-        new digest.
+        lower tier is replaced. The table also drops the digest when its event-time clock is set
+        again after a reset to no event time. To make a new digest, call this method again after the
+        next mark.
 
         Raises:
             ValueError: no mark was taken.
@@ -74,7 +74,7 @@ class ChangeMarks:
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the table's digest, as in `HostRows.digest`, or None if the table keeps no digest.
+        """Return the table's digest (see `HostRows.digest`), or None if the table keeps no digest.
 
         The call costs as much as a copy of the keys that changed since the last mark.
         """

@@ -50,7 +50,7 @@ def one_dtype(
         what: 'key' or 'value'.
         wanted: the requested dtype, or None.
         tensor: initial keys or values of the table, or None.
-        default: dtype if `wanted` and `tensor` are None.
+        default: dtype to use if `wanted` and `tensor` are None.
         legal: the legal dtypes of the table.
 
     Raises:

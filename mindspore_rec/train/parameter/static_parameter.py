@@ -34,8 +34,8 @@ from mindspore_rec.train.parameter.upstream import (
 class StaticParameter(TableParameter):
     """A table over a fixed vocabulary: each id in 0 .. vocab_size - 1 has a row.
 
-    A row takes memory only after it was first seen. The value of an unseen row is computed from
-    seed, name and id.
+    A row takes no memory until its first lookup in training. Until then, the row's value is
+    computed from seed, name and id.
 
     Args:
         vocab_size: number of ids, 1 to 2**35.
@@ -119,7 +119,7 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights right after this call, the table's rows count as missing. In
-        contrast, rows that `set_data` sets belong to the weights that MindSpore loads right
+        contrast, rows that `set_data` sets count as the rows of weights that MindSpore loads right
         afterwards.
 
         Args:

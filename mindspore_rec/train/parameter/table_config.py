@@ -74,8 +74,8 @@ class TableConfig:
             one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: 0; for `create_table`, the seed
             of the session (`mindspore_rec.init`) if the session has a seed.
-        requires_grad: whether training changes the table; a frozen table is only read. Default:
-            True.
+        requires_grad: whether training changes the table; the rows of a frozen table never change.
+            Default: True.
         admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
             or `ProbabilityAdmission`. For a key without a row, lookups return `unknown_value`, and
             training skips the key. Only for hash tables. Default: `CountAdmission(1)`, which admits
@@ -90,7 +90,7 @@ class TableConfig:
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, for a hash table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
-        cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
+        cache: tiers that store the rows, a `CacheConfig`. Default: all rows in host memory.
         placement: distribution of the rows over several workers. Without a launcher, the setting
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
@@ -106,13 +106,13 @@ class TableConfig:
         state_dtype: dtype of optimizer states that are moving averages (in Adam, Momentum,
             RMSProp), `float32` or `bfloat16`. Default: `float32`.
         accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (in
-            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, small
-            increments of a large sum survive the rounding to 8 significant bits only by chance.
+            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, the rounding
+            to 8 significant bits drops most small increments of a large sum.
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
-            'nearest'. Stochastic rounding chooses one of the two neighbours at random, so that the
-            mean is the computed number. So small updates are not lost. The random choice depends
-            only on seed, name, key and step, so that repeated runs have the same bits.
+            'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
+            equals the exact number. So small updates are not lost. The random choice depends only
+            on seed, name, key and step, so that repeated runs give bit-identical results.
             Default: 'stochastic'.
 
     Raises:
@@ -182,7 +182,7 @@ class TableConfig:
         self._row_initializer(where + "initializer")
 
     def _check_kind(self, where: str) -> None:
-        """Check the arguments that only hash tables or only static tables have."""
+        """Check the arguments that apply only to hash tables or only to static tables."""
         check_one_of(where + "out_of_range", self.out_of_range, OUT_OF_RANGE)
         if self.vocab_size is None:
             if self.out_of_range != "error":

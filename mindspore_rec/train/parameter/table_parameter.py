@@ -30,7 +30,7 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
-# In a forked child, the parent's tables are not open, and the names of these tables are free.
+# In a forked child, the parent's tables are not open, so their names can be used again.
 os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -92,7 +92,7 @@ def _named_table(config: TableConfig) -> _native.Table:
 
 
 def _check_replaceable(config: TableConfig) -> None:
-    """Raise NameTakenError if the new table and an open table of the same name have lower tiers.
+    """Raise NameTakenError if an open table has the same name and both tables have lower tiers.
 
     The table's name identifies its lower tier: a directory, or keys on a server.
     """
@@ -113,17 +113,17 @@ def _has_lower_tier(cache: CacheConfig | None) -> bool:
 class TableParameter(HostTable, TableTraining, nn.Cell):
     """A native table as part of a network: base class of `MapParameter` and `StaticParameter`.
 
-    The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
-    which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
+    The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
+    through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
     gradient, the graph first computes all gradients of the table, and then runs the table's
-    optimizer step. The anchor's gradient is also a token, and the step raises an error if
-    arithmetic has changed the token.
+    optimizer step. The anchor's gradient also serves as a token: the step raises an error if
+    arithmetic has changed its value.
 
-    If two tables have the same name, the newer table is used. So a notebook cell that makes a
+    If two tables have the same name, the newer table is used. So a notebook cell that constructs a
     network can run twice. The older table keeps its rows. But as long as the newer table is open,
     any use of the older table raises RuntimeError. If two tables with the same name would both have
-    rows in tiers below host memory, making the newer table raises ValueError. Networks that a
-    predictor makes have a separate name scope.
+    rows in tiers below host memory, the constructor of the newer table raises ValueError. Networks
+    that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -181,7 +181,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             token = accumulate(dout[0], out[1], descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
-        # A gradient of a lookup in evaluation mode is an error, because the table would not learn.
+        # Differentiating a lookup in evaluation mode is an error, because the table would not
+        # learn.
         def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, refuse(dout, descriptor)
 
@@ -197,7 +198,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
         self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
         self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
-        # Lookup operators for rows and gradients in bfloat16.
+        # Lookup operators that return bfloat16 rows and receive bfloat16 gradients.
         self._narrow_train = custom_op(
             "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
         )
@@ -206,7 +207,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
     def refuse_device(self, cell: str) -> None:
-        """Raise ValueError if rows are in device memory that the host cannot read.
+        """If rows are in device memory that the host cannot read, raise ValueError.
 
         On the CPU there is no error, because the device tier shares the host's memory.
 
@@ -287,7 +288,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Do nothing, so that the table keeps its name in every cell."""
+        """Do nothing, because the table keeps its name in every cell."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
         """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
@@ -310,7 +311,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def pool_train(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """Return one combined row per bag, `[bags, dim]`, of a training lookup."""
+        """Do a training lookup, and return one combined row per bag, `[bags, dim]`."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_train(ids, offsets, weights, descriptor, self.like, self.anchor)[0]
@@ -326,17 +327,17 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers, and takes no time to compute. `rows` includes
+        `rows` is the number of rows in all tiers, and is available without a count. `rows` includes
         rows that are due for eviction but not yet removed. Byte counts are for allocated memory,
         including room for growth.
 
         For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
         number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
         rows only in lower tiers. For training lookups, the result has three counts: distinct keys
-        (`looked_up_keys`), keys in host memory (`host_hits`), and keys that the lookup itself had
-        to read (`host_misses`). For other lookups, the result has three counts: distinct keys
-        (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower tiers
-        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
+        (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
+        during the lookup (`host_misses`). For other lookups, the result has three counts: distinct
+        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower
+        tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
         `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
         the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
@@ -369,7 +370,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
         error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
-        `StaticParameter.set_data` load rows, and make lookups legal again. You may also call
+        `StaticParameter.set_data` load rows, and lookups then work again. You may also call
         `import_data` and `set_data` first, and load the other weights later.
 
         Example:
@@ -383,11 +384,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # If rows were set in the same step and before the load, they belong to the loaded weights.
+        # Rows that were set before the load, in the same step, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the rows and the name. Any later use of the table is an error.
+        """Free the table's rows and name. Any later use of the table is an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

@@ -43,7 +43,7 @@ class TableTraining(NativeAccess):
             gradients: float32 `[n, dim]`.
 
         Raises:
-            StaleHandleError: after a lookup returned a row's handle, the row has left the table.
+            StaleHandleError: a row has left the table since the lookup that returned its handle.
         """
         self._synchronised().accumulate_by_handle(handles, gradients)
 
@@ -75,7 +75,7 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: the optimizer's step number, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 for whichever optimizer is bound.
+            binding: the number from `bind_optimizer`; 0 to accept any bound optimizer.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 

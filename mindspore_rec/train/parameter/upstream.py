@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
-A class or function that makes tables has the argument `config`, and the arguments of its
-counterpart in MindSpore, MindRec or Rec SDK. A table is described either by `config` or by the
-remaining arguments.
+A class or function that makes tables accepts `config`, and also the arguments of its counterpart in
+MindSpore, MindRec or Rec SDK. A table is described either by `config` or by the remaining
+arguments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class _Required:
         return "<required without config>"
 
 
-# Default of an argument that has no default upstream, and may be left out only with `config=`.
+# Default of an argument that is required in the upstream library; it may be omitted only if
+# `config=` is passed.
 REQUIRED: Any = _Required()
 
 # The arguments that describe a table, in any signature.
@@ -113,7 +114,7 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
     Args:
         describing: names of the `describing_arguments` of a call.
         config: the argument `config` of the call.
-        **required: arguments of the call that have no default upstream.
+        **required: arguments of the call that have no default in the upstream library.
 
     Raises:
         TypeError: `config` is neither None nor a TableConfig; or `config` is None and a required
@@ -147,7 +148,7 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
     """Raise ValueError if a config does not describe a hash table.
 
     Args:
-        maker: name of the class or function that takes the config, for the message.
+        maker: name of the class or function that accepts the config, for the message.
         config: the config to check.
 
     Example:
@@ -164,7 +165,7 @@ def check_static_config(maker: str, config: TableConfig) -> int:
     """Return the vocabulary size of a config, which must describe a static table.
 
     Args:
-        maker: name of the class or function that takes the config, for the message.
+        maker: name of the class or function that accepts the config, for the message.
         config: the config to check.
 
     Raises:
@@ -212,7 +213,7 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
         eviction: an Eviction, or None.
         evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
             `sys.maxsize`, the upstream default, and any number above half of `sys.maxsize` mean
-            never.
+            that rows are never evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments

@@ -24,7 +24,7 @@ _LOSS = struct.Struct("<dq")
 
 
 class State(IntEnum):
-    """State of a worker's data in a round."""
+    """States of a worker's data that a worker reports in a round."""
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches
@@ -132,7 +132,7 @@ class Agreement:
         return words
 
     def loss(self, value: float, samples: int, summed: bool) -> Loss:
-        """Return the loss over all workers; a worker without rows does not count.
+        """Return the loss over all workers; workers without rows are ignored.
 
         Args:
             value: this worker's loss.
@@ -176,7 +176,7 @@ class Agreement:
 
 
 def loss_of(losses: Sequence[tuple[float, int]], summed: bool) -> Loss:
-    """Compute the loss over all workers from one pair (loss, number of rows) per worker.
+    """Compute the loss over all workers from each worker's pair (loss, number of rows).
 
     Example:
         >>> loss_of([(1.0, 3), (2.0, 1), (math.nan, 0)], summed=False)

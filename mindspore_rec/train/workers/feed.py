@@ -20,11 +20,11 @@ def _no() -> bool:
 
 @dataclass(frozen=True)
 class Reader:
-    """Training or evaluation that takes the batches of a feed.
+    """Training or evaluation that reads the batches of a feed.
 
     Args:
-        wants_stop: function that returns True if the reader takes no further batch. Default: the
-            reader takes all batches.
+        wants_stop: function that returns True if the reader wants no further batch. Default: the
+            reader reads all batches.
         interrupted: function that returns True once a signal has arrived. Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
@@ -43,11 +43,11 @@ class Reader:
 
 
 class Feed(Protocol):
-    """Batches of this worker; all workers take the same number of batches."""
+    """Batches of this worker; all workers read the same number of batches."""
 
     @property
     def stopped(self) -> bool:
-        """True if no further batch is used for a step."""
+        """True if no further step is made."""
 
     @property
     def ids_known(self) -> bool:
@@ -60,7 +60,7 @@ class Feed(Protocol):
             read: function that returns the next batch, with Tensors as columns, or None at the end.
                 If the reader has a batch, the function may return `LATER` while there is no next
                 batch.
-            reader: training or evaluation that takes the batches.
+            reader: training or evaluation that reads the batches.
         """
 
     def next(self) -> Batch | None:
@@ -76,7 +76,7 @@ class Feed(Protocol):
         Args:
             step: the step number, from 1.
             batch: batch of the step.
-            summed: whether the loss is a sum over the rows of a batch instead of a mean.
+            summed: whether the loss is the sum over a batch's rows instead of their mean.
 
         Returns:
             Number of rows of each worker.
@@ -112,7 +112,7 @@ class OwnFeed:
 
     @property
     def stopped(self) -> bool:
-        """True if no further batch is used for a step."""
+        """True if no further step is made."""
         return self._reader.wants_stop()
 
     @property

@@ -44,9 +44,9 @@ class Alone:
         workers: number of workers, 1.
         name: name of the worker in messages, ''.
         share: "whole", the share of the data for `Passes`.
-        reads_on: the attribute `reads_on` of the source.
-        bad: None; with several workers, the worker whose last loss is NaN or infinite. With a
-            single worker, the training loop checks the loss itself.
+        reads_on: the value of the source's attribute `reads_on`.
+        bad: None; in a training with several workers, the worker whose last loss is NaN or
+            infinite. With a single worker, the training loop checks the loss itself.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"
@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """If one worker stops, tell all workers and share the reason."""
+        """If one worker stops, stop all workers and give them the reason."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if, on some worker, a signal has stopped the training."""
@@ -92,8 +92,8 @@ class Peers(Alone):
     Args:
         group: all workers.
         source: this worker's share of the training data.
-        summed: whether the loss is a sum over the rows of a batch instead of a mean.
-        state: state of the network that steps change without gradients.
+        summed: whether the loss is the sum over a batch's rows instead of their mean.
+        state: parameters of the network that steps change without gradients.
     """
 
     feed: WorkerFeed
@@ -135,8 +135,8 @@ class Peers(Alone):
         assert isinstance(batch, WorkerBatch)
         outputs = self._with_loss(outputs, batch)
         if ms.get_context("mode") == ms.PYNATIVE_MODE:
-            # A step's operators use the row counts of that step, so they must end before the next
-            # step begins.
+            # A step's operators use the row counts of that step, so the operators must end before
+            # the next step begins.
             _pynative_executor.sync()
         self._state.end_step(step, batch.samples)
         return outputs
@@ -156,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Ask all workers if any worker stops; if so, share the reason with all workers."""
+        """Find out whether any worker stops; if so, give all workers the reason."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
@@ -187,7 +187,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
 
     Args:
         group: all workers.
-        what: subject of the settings, for the message.
+        what: what the settings belong to, for the message.
         mine: settings of this worker by name, as JSON values.
 
     Raises:

@@ -19,11 +19,11 @@ logger = logging.getLogger("mindspore_rec")
 
 
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
-    """Return this worker's share of a source; each row is in the share of one worker.
+    """Return this worker's share of a source; each row belongs to one worker's share.
 
-    Streams are divided by partition. Other sources divide themselves if they can. For all other
-    sources, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
-    workers must call this function together.
+    Streams are divided by partition. Other sources are divided by their own method if they have
+    one. For all other sources, the rows of each batch are divided; see
+    `mindspore_rec.stream.split_by_worker`. All workers must call this function together.
 
     Args:
         source: the data that the program passed on each worker.
@@ -63,7 +63,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
     """Return the number of steps, which equals the largest number of batches of any worker.
 
     Args:
-        length: how many batches this worker has; None if unknown.
+        length: number of this worker's batches; None if unknown.
         group: the workers.
     """
     if group.size == 1:
@@ -73,7 +73,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Limit topics to the partitions that all workers know, since topics may get new partitions."""
+    """Limit topics to the partitions that all workers know, because topics may grow."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -85,7 +85,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the workers have different partitions, None for equal partitions."""
+    """Return the source if the workers know different partitions; None if they know the same."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None
@@ -146,5 +146,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return the way in which data are divided among workers, from one worker's share."""
+    """Return the way in which data are divided among workers, as one worker's share shows."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

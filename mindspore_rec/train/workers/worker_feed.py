@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerFeed: batches of one worker; all workers take the same number of batches."""
+"""WorkerFeed: batches of one worker; all workers read the same number of batches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of this worker, in a training on several workers, each of which has one batch per step.
+    """Batch of this worker for one step, in a training on several workers.
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of an earlier batch, whose rows do not count.
+    An idle worker uses the columns of an earlier batch, but these rows are not counted.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -53,10 +53,10 @@ class WorkerBatch(Batch):
 
 
 class WorkerFeed:
-    """Batches of this worker; all workers agree on each batch.
+    """Batches of this worker; all workers exchange messages before each batch.
 
-    At the end of its data, a worker repeats its last batch, whose rows do not count. All workers
-    end when the data of all workers have ended.
+    At the end of its data, a worker repeats its last batch, but these rows are not counted. The
+    workers continue until the data of all workers have ended.
 
     Args:
         agreement: rounds with the other workers.
@@ -65,8 +65,8 @@ class WorkerFeed:
 
     Attributes:
         stopped: True if a worker has asked to stop; from then on, no worker does a step.
-        ids_known: whether all workers know which columns are ids, as of the last round.
-        condition: whether the data ended because a worker's data met a condition of `StopWhen`.
+        ids_known: whether all workers know which columns are ids, according to the last round.
+        condition: True if the data ended because a condition of `StopWhen` was met on a worker.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
@@ -94,7 +94,7 @@ class WorkerFeed:
         Args:
             read: function that returns the next batch of this worker, with Tensors as columns, or
                 None at the end.
-            reader: training or evaluation that takes the batches, on this worker.
+            reader: training or evaluation that reads the batches on this worker.
         """
         self._read, self._reader = read, reader
         self._ended = False
@@ -107,7 +107,7 @@ class WorkerFeed:
         """Return the next batch; None if all workers' data have ended or a worker asks to stop.
 
         If the reader already has a batch, and some worker would have to wait for data, the method
-        returns `LATER`. An error of this worker's data is stored for `check`.
+        returns `LATER`. An error in reading this worker's data is stored, and `check` raises it.
         """
         if self.stopped:
             return None
@@ -153,7 +153,7 @@ class WorkerFeed:
 
         Raises:
             Exception: the error of this worker's data.
-            RuntimeError: another worker could not read its data, and the job still runs.
+            RuntimeError: another worker could not read its data, although the job still runs.
         """
         if self._failed is None:
             return
@@ -188,7 +188,7 @@ class WorkerFeed:
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
-            ReadLaterError: all workers have a batch for the next step while this worker waits.
+            ReadLaterError: this worker waits although all workers have a batch for the next step.
         """
         later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:
@@ -316,7 +316,7 @@ class WorkerFeed:
         )
 
     def _borrow(self, samples: Sequence[int]) -> None:
-        """If this worker has never had a batch, take a batch of another worker."""
+        """If this worker has never read a batch, copy a batch of another worker."""
         group = self.agreement.group
         root = next(worker for worker, rows in enumerate(samples) if rows)
         sent = None

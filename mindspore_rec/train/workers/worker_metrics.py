@@ -23,13 +23,13 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated with the outputs of all workers in every step. So these metrics have the same values as
-    if one process evaluated all workers' batches as one batch. With several workers, a loss is the
-    mean of the workers' losses, weighted by their row counts.
+    updated in every step with the outputs of all workers. So these metrics have the same values as
+    in a single process that evaluates all workers' batches as one batch. With several workers, a
+    loss is the mean of the workers' losses, weighted by their row counts.
 
     Args:
         group: the workers.
-        metrics: metrics by name; they are cleared first.
+        metrics: metrics by name; the metrics are cleared first.
         summed: whether a loss is a sum over rows instead of a mean.
     """
 
@@ -94,11 +94,11 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return the outputs of all workers as one batch, or per worker if they cannot be joined.
+    """Return the outputs of all workers as one batch; if they cannot be joined, one per worker.
 
     Args:
-        parts: the number of rows and the outputs of each worker with rows.
-        summed: whether single numbers are sums over the rows instead of means.
+        parts: for each worker that has rows, the number of rows and the outputs.
+        summed: whether outputs that are single numbers are sums over rows instead of means.
 
     Example:
         >>> parts = [(1, [np.array(2.0), np.array([7])]), (3, [np.array(6.0), np.array([8, 9, 9])])]

@@ -14,11 +14,11 @@ __all__ = ["share_parameters"]
 
 
 def share_parameters(group: Group, cell: nn.Cell) -> None:
-    """Set this worker's dense parameters to worker 0's parameters, if they differ.
+    """If this worker's dense parameters differ from worker 0's, copy worker 0's.
 
     Initial values are random numbers, which differ between processes without `mindspore.set_seed`.
-    Rows of tables need no sharing: their initial values depend only on the table and the key. All
-    workers must call this function together.
+    Rows of tables are not copied, because initial values of rows depend only on the table and the
+    key. All workers must call this function together.
 
     Args:
         group: the workers.

@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from one process's masks.
+    """Seed MindSpore's random operators by worker; warn if masks differ from a single process's.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no change, because a
@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # Prefer to name a cell that draws equal numbers on all workers, which is the worse case.
+    # If a cell draws equal numbers on all workers, name this cell, because its case is worse.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(
@@ -76,7 +76,7 @@ def _warn_of_unfused(group: Group, network: nn.Cell) -> None:
 
 
 def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
-    """Return the cells that draw random numbers themselves, by name."""
+    """Return the cells that draw random numbers themselves, as a dict by name."""
     return {
         name: cell
         for name, cell in network.cells_and_names()
@@ -85,7 +85,7 @@ def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
 
 
 def _seeded(cell: nn.Cell) -> list[Primitive]:
-    """Return the operators of a cell that have two seeds."""
+    """Return a cell's operators that have two seeds."""
     operators = [each for each in cell._primitives.values() if isinstance(each, Primitive)]
     return [each for each in operators if any(set(pair) <= set(each.attrs) for pair in _SEEDS)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerState: parameters without a gradient, which each worker changes with its own rows."""
+"""WorkerState: parameters that a worker's own rows change without a gradient."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class WorkerState:
         every = [np.frombuffer(data, np.float32) for data in self._group.all_gather(mine.tobytes())]
         having = np.flatnonzero(samples)
         values = np.stack([every[worker] for worker in having]).astype(np.float64)
-        # MindSpore's variance of a single row is NaN. NaN values do not count in the average.
+        # MindSpore's variance of a single row is NaN. NaN values are left out of the average.
         weights = np.where(np.isfinite(values), samples[having, None], 0.0)
         total = weights.sum(0)
         sums = (np.where(weights > 0, values, 0.0) * weights).sum(0)

@@ -13,7 +13,7 @@ __all__ = ["cells_around"]
 def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     """Return `cells`, and all cells of the process that contain one of `cells` at any depth.
 
-    A cell does not know its parents, so all objects of the process are searched.
+    A cell has no reference to its parents, so all objects of the process are searched.
 
     Example:
         >>> inner = nn.ReLU()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. So a class is made for
-each number of arguments, from source text that the compiler can read.
+The graph compiler refuses a `bprop` with a variable number of arguments. So each number of
+arguments has a class, made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refus
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-# Programs of at most this many inputs read bfloat16 inputs directly; programs of more inputs cast
-# bfloat16 inputs to float32. The types of an operator are fixed, so each combination of float32 and
-# bfloat16 inputs needs an operator.
+# Programs with at most this number of inputs read bfloat16 inputs directly; programs with more
+# inputs cast bfloat16 inputs to float32. The types of an operator are fixed, so each combination of
+# float32 and bfloat16 inputs needs an operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -71,11 +71,11 @@ class ProgramCell(nn.Cell):
 
     Args:
         program: the finished program.
-        number: id of the program.
-        arguments: three counts: inputs, parameters and further inputs.
+        number: index of the program.
+        arguments: the numbers of inputs, parameters and further inputs.
         outputs: widths of the outputs.
-        training: whether to keep the values that the gradient needs; if not, the gradient computes
-            these values again.
+        training: whether to keep the values that the gradient needs; otherwise the gradient
+            recomputes these values.
         device: the device that the program runs on.
 
     Inputs:
@@ -213,9 +213,10 @@ def native_operator(
         outputs: number of outputs.
         bprop: its gradient. Default: none.
         narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
-        raises_at_once: whether a call outside a graph waits for its own errors, for an operator
-            that checks values of the user. After such an error, PyNative mode would call the next
-            operator without the missing result, and may crash. Default: False.
+        raises_at_once: whether a call outside a graph waits until the operator has finished; set it
+            if the operator checks the user's values. Without the wait, PyNative mode would, after
+            an error, call the next operator without the missing result, and may crash. Default:
+            False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # The operator has no side effect, so the compiler merges two calls with the same arguments. A
@@ -269,6 +270,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return a `bprop` that raises an error, for an operator of `count` inputs without gradient."""
+    """Return a `bprop` that raises an error, for an operator with `count` inputs."""
     source = _REFUSAL.format(count=count, names=_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds cells inside a fused layer that have changed, so that the operator cannot replace them."""
+"""Finds changed cells inside a fused layer, which the layer's operator cannot replace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def changed_inside(
 
     Args:
         layer: the fused layer.
-        cells: the cells in the layer, without the layer.
+        cells: the cells inside the layer, without the layer itself.
         made_of: the cells in the layer when its operator was made.
 
     Example:

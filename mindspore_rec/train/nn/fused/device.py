@@ -43,11 +43,11 @@ _state = _State()
 def set_dense_device(device: str) -> None:
     """Set the device of dense layers that are made from now on.
 
-    Call this function before the network is made: a layer takes the device when its constructor
+    Call this function before the network is made: a layer stores the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). The layer and its copies keep this
-    device. Only `set_compute_dtype` makes the operators again, for the device that is set at that
-    time. Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters,
-    optimizers, losses and layers of MindSpore stay on the CPU.
+    device. Only `set_compute_dtype` makes new operators, for the device that is set at that time.
+    Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters, optimizers,
+    losses and layers of MindSpore stay on the CPU.
 
     The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or 'cpu' if it is
     not set. The variable is read when the first layer is made, or by `get_dense_device`, unless
@@ -85,8 +85,7 @@ def get_dense_device() -> str:
     """Return the device of dense layers that are made from now on: 'cpu', or 'cuda:N'.
 
     Raises:
-        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is read and has an illegal
-            value.
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` has an illegal value.
         RuntimeError: the variable names a GPU that cannot be used; see `set_dense_device`.
     """
     read_environment()
@@ -146,7 +145,7 @@ def describe(device: str) -> str:
 
 
 def _use(device: str, what: str) -> None:
-    """Set the device of new programs; `what` names the setting in messages."""
+    """Set the device of new programs; messages call the setting `what`."""
     if device == _native.dense_device():
         return
     if device == "cpu":

@@ -18,7 +18,7 @@ MOST_UNITS = 1 << 20
 
 
 def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
-    """Return the widths of a layer's inputs.
+    """Return the widths of a layer's inputs, after checking them.
 
     Args:
         argument: name of the argument.
@@ -26,7 +26,7 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
         most: greatest legal sum of the widths.
 
     Raises:
-        TypeError, ValueError: there is no width, a width is not an int or is less than 1, or the
+        TypeError, ValueError: no width is passed, a width is not an int or is less than 1, or the
             sum of the widths exceeds `most`.
 
     Example:
@@ -43,7 +43,7 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
 
 
 def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
-    """Check that a layer gets one Tensor for each width; shapes are not checked.
+    """Check that a layer's inputs are Tensors, one for each width; shapes are not checked.
 
     The graph compiler calls this function once for each graph.
 
@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
         widths: widths of the inputs.
 
     Raises:
-        TypeError: the number of inputs is not the number of widths, or an input is not a Tensor.
+        TypeError: the numbers of inputs and widths differ, or an input is not a Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
@@ -96,7 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        # On the CPU, MindSpore has few bfloat16 kernels, and none for a reshape.
+        # On the CPU, MindSpore has few bfloat16 kernels, and no reshape kernel for bfloat16.
         x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -44,9 +44,9 @@ class FusedLayer(nn.Cell):
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
-    `add_to`. So that MindSpore's layers have the same precision, the subclass passes factors of
-    products through `factor` and products through `product`. A layer without products to round sets
-    `rounds_products = False`.
+    `add_to`. So that MindSpore's layers have the same precision, the subclass calls `factor` for
+    the factors of matrix products and `product` for the products. A layer without products to round
+    sets `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -116,7 +116,7 @@ class FusedLayer(nn.Cell):
 
         Args:
             program: the program.
-            x: columns of the inputs, side by side in the order of `joined`.
+            x: columns of the inputs, joined in the order that `joined` returns.
             training: whether the program is for training.
             output: columns to write. Default: a new value.
         """
@@ -182,7 +182,7 @@ class FusedLayer(nn.Cell):
         return []
 
     def cells_in(self) -> list[nn.Cell]:
-        """Return the layer and all cells in it."""
+        """Return the layer and all cells inside the layer."""
         return [cell for _, cell in self.cells_and_names()]
 
     @property
@@ -202,7 +202,7 @@ class FusedLayer(nn.Cell):
         return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
 
     def product(self, y: Tensor) -> Tensor:
-        """Return a product of rounded factors as float32; its gradient is rounded, too."""
+        """Return a product of rounded factors as float32; the product's gradient is rounded too."""
         if self.rounding == "none":
             return y
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
@@ -221,8 +221,8 @@ class FusedLayer(nn.Cell):
 def may_fuse(cells: list[nn.Cell]) -> bool:
     """Return whether operators of the native core may replace all of `cells`.
 
-    Operators may replace cells on the CPU. They may not replace cells in an export, or cells that
-    compute in float16 or bfloat16.
+    Operators may replace only cells on the CPU. Operators must not replace cells in an export, or
+    cells that compute in float16 or bfloat16.
     """
     if get_context("device_target") != "CPU" or _is_exporting():
         return False
@@ -230,7 +230,7 @@ def may_fuse(cells: list[nn.Cell]) -> bool:
 
 
 def cells_of_operators(network: nn.Cell) -> set[int]:
-    """Return the identities (`id`) of the cells in layers that run as one operator.
+    """Return the `id` of each cell in a layer that runs as one operator.
 
     Example:
         >>> cells_of_operators(nn.Dense(2, 1))
@@ -245,7 +245,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Return the device of the operator that reads each parameter, by the parameter's `id`.
+    """Map the `id` of each parameter to the device of the operator that reads the parameter.
 
     Parameters of MindSpore's own layers are not in the result.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that are repeated for the members of an ensemble, as one operator, and its gradient."""
+"""Repeats rows for the members of an ensemble, as one operator with a gradient."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["RepeatedRows"]
 
 
 class RepeatedRows(nn.Cell):
-    """Repeat rows for each member, times the member's factors.
+    """Repeat rows for each member, multiplied by the member's factors.
 
     Inputs:
         x: float32 Tensor `[B, ...]` with `width` floats per row.
         factors: float32 Tensor `[K, width]`.
 
-    Outputs:
-        float32 Tensor `[K * B, width]`: all rows of the first member, and so on.
+    Outputs: float32 Tensor `[K * B, width]`: the rows for the first member, then the rows for the
+        second member, and so on.
 
     Example:
         >>> rows = RepeatedRows()(Tensor([[5.0, 7.0]]), Tensor([[1.0, 2.0], [0.0, -1.0]]))

@@ -15,13 +15,13 @@ __all__ = ["JoinedPart", "LinearPart"]
 
 
 class LinearPart(nn.Cell):
-    """Linear layer that joins several inputs.
+    """Linear layer that reads several joined inputs.
 
     Args:
         layer: the layer; its own activation is always applied.
         widths: floats per row of each input.
-        activation: activation of the result. The layer or a cell that follows the layer applies it.
-            Default: 'none'.
+        activation: activation of the result. The layer, or a cell after the layer, applies the
+            activation. Default: 'none'.
     """
 
     def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:
@@ -74,7 +74,7 @@ class JoinedPart(nn.Cell):
         self.out_features = layer.out_features
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return values in the order of their columns in the fused form."""
+        """Return the values in the order of their columns in the fused form."""
         values = iter(inputs)
         arguments = tuple(tuple(next(values) for _ in each) for each in self.widths)
         return tuple(value for argument in self.layer.joined(arguments) for value in argument)

@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     Attributes:
         parameter: index of the parameter in its program.
-        offset: count of the parameter's elements before the part. Default: 0.
+        offset: number of elements of the parameter before this part. Default: 0.
     """
 
     parameter: int
@@ -52,8 +52,9 @@ _DROPPED_IN_PLACE = ("none", "relu", "leakyrelu")  # as DropsInPlace in csrc/den
 class Program:
     """Program of layers, in the order of their computation.
 
-    Parameters and further inputs are numbered in the order in which they are added. The finished
-    cell takes inputs first, then parameters, then further inputs, each in that order.
+    Parameters and further inputs are numbered in the order of their addition to the program. The
+    arguments of the finished cell are the inputs, then the parameters, then the further inputs,
+    each in the order of their numbers.
 
     A program runs on the device that was set (`set_dense_device`) when the program was made.
 
@@ -85,7 +86,7 @@ class Program:
         self.moved: list[int] = []  # where each normalization of a batch leaves moving statistics
 
     def input(self, columns: Columns) -> None:
-        """Read the next input, `columns.width` floats per row, into columns of a value."""
+        """Read the next input, with `columns.width` floats per row, into columns of a value."""
         self._native.add_input(columns)
         self._inputs += 1
 
@@ -155,10 +156,10 @@ class Program:
         return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
-        """Add a dropout by masks, and return its output: `output`, or a new value.
+        """Add a dropout that uses masks, and return its output: `output`, or a new value.
 
         The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and the number
-        of rows that were masked before, int32 `[1]`.
+        of rows masked so far, int32 `[1]`.
         """
         y = self.value(x.width) if output is None else output
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
@@ -174,7 +175,7 @@ class Program:
         """Add a layer that sums groups of columns from left to right, and return its output.
 
         Args:
-            x: columns of the groups, side by side.
+            x: adjacent columns of the groups.
             width: columns per group.
             output: columns to write. Default: a new value.
         """
@@ -193,9 +194,9 @@ class Program:
         """Add the dot products of all pairs of a row's vectors, and return their columns.
 
         Args:
-            x: columns of the vectors, side by side.
+            x: adjacent columns of the vectors.
             vectors: number of vectors.
-            diagonal: whether to keep the products of vectors with themselves.
+            diagonal: whether to include the product of each vector with itself.
             keeps_first: True if the output begins with a copy of the first vector.
             output: columns to write. Default: a new value.
         """
@@ -214,7 +215,7 @@ class Program:
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether to sum the units of the result, too.
+            sums: whether to also sum the units of the result.
             output: columns to write. Default: a new value.
         """
         y = self.value(1 if sums else x.width // fields) if output is None else output
@@ -225,17 +226,17 @@ class Program:
         """Add the weighted sums of the experts' units, one for each task, and return the output.
 
         Args:
-            units: columns of the experts' outputs, side by side.
+            units: adjacent columns of the experts' outputs.
             gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
-            tasks: number of tasks, whose mixtures are side by side in the output.
+            tasks: number of tasks, whose mixtures are adjacent in the output.
         """
         y = self.value(units.width // experts * tasks)
         self._native.add_mixture(units, gates, y, experts, tasks)
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply equal groups of columns by one column of `scales` each; return the output."""
+        """Multiply each of some equal groups of columns by its column of `scales`."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -246,7 +247,7 @@ class Program:
         """Multiply vector i by column i of `x` for each row, and return the output.
 
         Args:
-            x: columns of the numbers.
+            x: columns that contain the numbers.
             vectors: matrix `[x.width, dim]`.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
@@ -261,9 +262,9 @@ class Program:
         """Add a curve of straight pieces for each number, and return the points' columns.
 
         Args:
-            x: columns of the numbers.
+            x: columns that contain the numbers.
             knots: array `[x.width, bins + 1, dim]`, the vectors at the ends of the pieces.
-            bins: pieces of a curve.
+            bins: number of pieces of a curve.
             width: width of the output, x.width * dim.
             output: columns to write. Default: a new value.
         """
@@ -282,7 +283,7 @@ class Program:
         """Add relu(weight waves + bias) for the waves of each number, and return the output.
 
         Args:
-            x: columns of the numbers.
+            x: columns that contain the numbers.
             parameters: frequencies `[x.width, count]`, weight `[dim, 2 * count]`, bias `[dim]`.
             count: number of frequencies of a number.
             width: width of the output, x.width * dim.
@@ -296,7 +297,7 @@ class Program:
     def cross_combine(
         self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
     ) -> Columns:
-        """Add the layer first * mapped + x, unit by unit, and return the columns of its output."""
+        """Add the elementwise layer first * mapped + x, and return the columns of its output."""
         y = self.value(x.width) if output is None else output
         self._native.add_cross_combine(first, mapped, x, y)
         return y
@@ -332,9 +333,9 @@ class Program:
         """Add a batch normalization with its activation and dropout, and return its output.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
-        mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. In the
-        cell's last output, `packed`, the new moving variance follows the new moving mean. The
-        offset of the new moving mean in `packed` is appended to `moved`.
+        mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. The
+        cell's last output, `packed`, contains the new moving mean and then the new moving variance.
+        The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
             x: columns of the input, all columns of a value.
@@ -373,7 +374,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks to apply inside a layer, and whether no step follows."""
+    """Return the activation and masks to apply in a layer, and True if no step must follow."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds float32 to bfloat16 values, for devices without products of bfloat16."""
+"""Rounds float32 to bfloat16 values, for devices that cannot multiply bfloat16."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rounding(nn.Cell):
 
 
 class GradientRounding(nn.Cell):
-    """Return x unchanged; round its gradient as `Rounding` rounds a value."""
+    """Return x unchanged; round its gradient to bfloat16."""
 
     def construct(self, x: Tensor) -> Tensor:
         """Return x."""

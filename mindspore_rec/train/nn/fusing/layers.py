@@ -44,7 +44,7 @@ def is_dense(cell: nn.Cell) -> bool:
 
 
 def activation_of(target: Any) -> str | None:
-    """Return the name that programs use for an activation; None for other cells and functions.
+    """Return the name of an activation in programs; None for other cells and functions.
 
     Args:
         target: a cell, or the name of a function, such as 'ops.relu'.
@@ -63,7 +63,7 @@ def activation_of(target: Any) -> str | None:
 
 
 def keeps_state(layer: nn.Cell) -> bool:
-    """Return whether a call changes the layer's state, as in a normalization or a dropout.
+    """Return whether a call changes the layer's state, as normalization and dropout do.
 
     Example:
         >>> from mindspore_rec.nn import MLP

@@ -2,8 +2,8 @@
 """Chooses the steps of a forward pass that one operator computes.
 
 Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
-layers, such as lookups. Stage 1 is the operator. Stage 2 follows the operator. It has all remaining
-steps, which are computed as written in the network.
+layers, such as lookups. Stage 1 is the operator. Stage 2 follows the operator. Stage 2 contains all
+remaining steps, which run unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Node:
 
     Attributes:
         layer: the layer; None for a sum.
-        arguments: for each argument of the layer, the indexes of the values that are concatenated.
+        arguments: for each argument of the layer, the indexes of the values to concatenate.
         value: index of the value that the layer returns.
         activation: activation after a linear layer, or 'none'.
         width: floats per row of the returned value.
@@ -62,15 +62,13 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers of the operator.
-        inputs: width of each value that the operator reads, by the value's number, in order.
+        inputs: maps the index of each value that the operator reads to the value's width, in order.
         outputs: indexes of the values that the operator returns.
         behind: steps after the operator, in order, including joins of the operator's outputs that
             these steps read.
-        shapes: for each output whose rows are not vectors, the shape of a row, by the output's
-            number.
+        shapes: maps the index of each output whose rows are not vectors to the shape of a row.
         matrices: indexes of the inputs that must be matrices.
-        apart: all steps that follow `before`, in order; a pass without the operator runs these
-            steps.
+        apart: all steps that follow `before`, in order; they run if the operator is not used.
         has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
@@ -89,17 +87,17 @@ def plan(trace: Trace) -> Plan:
     """Return the plan of a forward pass.
 
     Raises:
-        TraceError: there is nothing for an operator to do, or the width of a value is unknown.
+        TraceError: no step fits an operator, or the width of a value is unknown.
     """
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Layers whose values nothing reads may have kept the other layers out of the operator.
+        # Without the layers whose values no step reads, more layers may fit into the operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
 def _read_values(trace: Trace) -> set[int]:
-    """Return the numbers of the values that the result of a trace depends on."""
+    """Return the indexes of the values on which the result of a trace depends."""
     results = trace.result if isinstance(trace.result, tuple) else (trace.result,)
     values = {*results}
     for step in reversed(trace.steps):
@@ -113,7 +111,7 @@ class _Planner:
 
     Args:
         trace: the trace.
-        values: numbers of the values that the operator may compute.
+        values: indexes of the values that the operator may compute.
     """
 
     def __init__(self, trace: Trace, values: Container[int]) -> None:
@@ -181,7 +179,7 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the values that are joined in an argument; None if the argument is no value."""
+        """Return the values that are joined in an argument; None if the argument is not a value."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
@@ -260,7 +258,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be side by side; each value has one place in memory."""
+        """Return whether values can be adjacent in memory; each value has only one place."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]
@@ -409,7 +407,7 @@ def _may_keep_state(step: Step) -> bool:
 
 
 def _only(argument: Any) -> tuple[int, ...]:
-    """Return the index of a value as a tuple; an empty tuple if the argument is no value."""
+    """Return the index of a value as a tuple; an empty tuple if the argument is not a value."""
     return (argument.number,) if type(argument) is StandIn else ()
 
 

@@ -48,8 +48,7 @@ class Signature:
 
     Args:
         cell: the cell.
-        inputs: number of arguments of a `construct` that takes `*inputs`; None for any other
-            `construct`.
+        inputs: number of arguments, if the `construct` has the parameter `*inputs`; otherwise None.
 
     Attributes:
         names: source text of each argument inside the method.
@@ -57,7 +56,7 @@ class Signature:
         text: source text of the arguments in the method's definition.
 
     Raises:
-        TraceError: a trace cannot pass the arguments of `construct`.
+        TraceError: the trace cannot call `construct` with its arguments.
     """
 
     def __init__(self, cell: nn.Cell, inputs: int | None) -> None:
@@ -90,9 +89,9 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition, true if exactly the first `count` arguments are Tensors.
+        """Return a Python condition that exactly the first `count` arguments are Tensors.
 
-        The other arguments are None.
+        The condition requires that the other arguments are None.
         """
         if self.is_full:
             return self.is_full
@@ -100,9 +99,9 @@ class Signature:
         return " and ".join([*filter(None, [_are_tensors(self.names[:count])]), *missing])
 
     def condition_of_any(self) -> str:
-        """Return a Python condition, true if the required arguments are Tensors.
+        """Return a Python condition that the required arguments are Tensors.
 
-        The other arguments are Tensors or None.
+        The condition requires that the other arguments are Tensors or None.
         """
         optional = [f"({n} is None or {_are_tensors([n])})" for n in self.names[self.required :]]
         required = _are_tensors(self.names[: self.required])
@@ -110,7 +109,7 @@ class Signature:
 
 
 def _are_tensors(names: Sequence[str]) -> str:
-    """Return a Python condition, true if arguments are Tensors; '' without arguments."""
+    """Return a Python condition that the arguments are Tensors; '' if there are no arguments."""
     return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 
@@ -120,7 +119,8 @@ def forward_lines(
     """Return the lines of a forward pass, without their indentation.
 
     Args:
-        cells: the path of each cell and primitive, such as 'self.deep', by the object's `id`.
+        cells: maps the `id` of each cell and primitive to its path, such as 'self.deep', by the
+            object's `id`.
         signature: arguments of the `construct`.
         made: the plan of the pass.
         graph: path of the operator.

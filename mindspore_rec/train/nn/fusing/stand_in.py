@@ -28,9 +28,9 @@ _thread = threading.local()
 
 
 def problems() -> list[str]:
-    """Return the messages of this thread's trace errors, to which the caller may write.
+    """Return this thread's list of trace error messages, to which the caller may append.
 
-    A `construct` may catch an error, so the trace reads the messages at its end.
+    A `construct` may catch an error, so the trace reads the messages when it ends.
     """
     if not hasattr(_thread, "problems"):
         _thread.problems = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the global names, attributes and functions that a `construct` uses.
 
-An operator is made once. So a trace records each number that `construct` reads, and later calls
-compare these numbers. If the network calls a function that may act differently in the next step,
-the trace ends with an error.
+An operator is made only once. So a trace records each number that `construct` reads, and later
+calls compare these numbers. If the network calls a function that may act differently in the next
+step, the trace ends with an error.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _DEPTH = 3
 
 
 class GlobalName:
-    """Value of a global name at the time of a trace.
+    """Value that a global name had at the time of a trace.
 
-    A copy is the object itself, because the copy of a network has the same modules.
+    `copy` returns the object itself, because the copy of a network uses the same modules.
     """
 
     def __init__(self, names: dict[str, Any], name: str) -> None:
@@ -48,11 +48,11 @@ class GlobalName:
         self._before = constant_of(self._value)
 
     def is_changed(self) -> bool:
-        """Return whether the name has another value."""
+        """Return whether the name's value has changed."""
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
-        """Give the name its value at the time of the trace."""
+        """Set the name to its value at the time of the trace."""
         self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
@@ -60,7 +60,7 @@ class GlobalName:
 
 
 class _Same:
-    """A function, a primitive or another object, which only equals itself."""
+    """A function, a primitive or another object, which is equal only to itself."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -127,8 +127,8 @@ class Surroundings:
             replacement records calls.
 
     Attributes:
-        names: each global name of a number, a text, a container or an object.
-        contents: contents of these containers and objects before the network reads them.
+        names: each global name whose value is a number, a text, a container or an object.
+        contents: contents of the containers and objects in `names` before the network reads them.
         words: the names of globals, the names of attributes and the string constants in the
             functions that the network calls.
         problem: reason why the trace is not valid for later steps, or ''.
@@ -220,7 +220,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 def _is_watched(value: Any) -> bool:
-    """Return whether the contents of a global name may be a setting or a state."""
+    """Return whether the value of a global name may be a setting or a state."""
     if type(value) in _NUMBERS or isinstance(value, (*_CONTAINERS, deque, np.ndarray)):
         return True
     module = type(value).__module__.partition(".")[0]

@@ -247,7 +247,7 @@ class _Tracer:
                 del problems()[errors:]
                 has_steps = False
             else:
-                # Keep the inner steps if the cell contains layers or has several results.
+                # Keep the inner steps if the cell contains layers or returns several results.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -364,7 +364,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added an attribute; other cells then lack the attribute.
+    """Return True if the user added an attribute; the original class then lacks it.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -463,8 +463,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     """Check that an operator reads a traced value; other operators would run only in the trace.
 
     Raises:
-        TraceError: the operator reads no traced value. An operator without traced values may change
-            a Parameter, draw random numbers or make a constant.
+        TraceError: the operator reads no traced value. An operator that reads no traced value may
+            change a Parameter, draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")

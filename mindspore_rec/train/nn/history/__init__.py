@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators over histories: values of all lists one after the other, and offsets of the lists."""
+"""Operators over histories, which are stored as concatenated lists of values, with offsets."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells that run the native core's operators over histories, each with its gradient.
 
-The operators are in `csrc/ops/history_ops.cc`. An operator's first input is a constant with the
-numbers of the operator that are no Tensors. If an operator does not use an input, the input is a
+The operators are in `csrc/ops/history_ops.cc`. The first input of an operator is a constant that
+contains the operator's settings as numbers. If an operator does not use an input, the input is a
 constant with one element.
 """
 
@@ -37,7 +37,7 @@ _EPSILON = 1e-5  # is added to variances
 
 
 class HistoryOperator(nn.Cell):
-    """Base of the cells: constants and operators, which copies of a cell share."""
+    """Base of the cells: it has the constants and operators, which copies of a cell share."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -91,7 +91,7 @@ class GatedAttention(HistoryOperator):
     Args:
         heads: number of heads.
         weight_scale: scale of the SiLU of a score.
-        by_time: whether scores have a bias by differences of times.
+        by_time: whether a bias that depends on time differences is added to scores.
 
     Inputs:
         - **projected** (Tensor): float32 `[N, 4 * width]`: queries, keys, values, gates.
@@ -158,10 +158,10 @@ class GatedAttention(HistoryOperator):
 
 
 class AddPlaces(HistoryOperator):
-    """Adds to each value a row of a table, by the value's place; see `csrc/sequence/places.h`.
+    """Adds to each value the table row of the value's place; see `csrc/sequence/places.h`.
 
     Args:
-        by_time: whether a place is the bucket of a difference of times, and not a distance.
+        by_time: whether a place is a bucket of time differences; otherwise it is a distance.
 
     Inputs:
         - **values** (Tensor): float32 `[N, dim]`.
@@ -213,7 +213,7 @@ class _NormRows(HistoryOperator):
 
 
 class RowNorm(nn.Cell):
-    """Normalizes each row by its mean and variance, as `nn.LayerNorm((width,))`, as one operator.
+    """Normalizes each row by its mean and variance in one operator, like `nn.LayerNorm((width,))`.
 
     Args:
         width: width of a row.
@@ -250,7 +250,8 @@ def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
         dim: legal width of a value.
 
     Raises:
-        ValueError: `values` has not the shape `[N, dim]`, or `offsets` not the shape `[B + 1]`.
+        ValueError: the shape of `values` is not `[N, dim]`, or the shape of `offsets` is not `[B +
+            1]`.
 
     Example:
         >>> check_history(Tensor([[1.0, 2.0]]), Tensor([0, 1]), 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run the operators of an attention of one candidate per list, with their gradients.
+"""Cells that run the operators of attention with one candidate per list, with gradients.
 
 The operators are in `csrc/ops/history_ops.cc`, the computations in `csrc/sequence/pooling.h`.
 """
@@ -18,7 +18,7 @@ __all__ = ["AddRows", "PairValues", "PoolValues"]
 
 
 class PairValues(HistoryOperator):
-    """Joins each value with its product with the list's candidate.
+    """Appends to each value the product of the value and the list's candidate.
 
     Inputs:
         - **candidate** (Tensor): float32 `[B, dim]`.
@@ -47,7 +47,7 @@ class PairValues(HistoryOperator):
 
 
 class AddRows(HistoryOperator):
-    """Adds to each row of a list the list's row of another matrix.
+    """Adds a row of another matrix, one per list, to each row of the list.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -75,10 +75,11 @@ class AddRows(HistoryOperator):
 
 
 class PoolValues(HistoryOperator):
-    """Sums the values of each list by weights.
+    """Computes the weighted sum of each list's values.
 
     Args:
-        softmax: whether the weights are the softmax of each list's scores, and not the scores.
+        softmax: if True, the weights are the softmax of each list's scores; otherwise the scores
+            themselves.
 
     Inputs:
         - **scores** (Tensor): float32 `[N, 1]`.
