@@ -14,6 +14,7 @@ from tools.public_names import COMMANDS
 # Modules of the command that train, or load a trained model.
 COMMANDS_THAT_TRAIN = (
     "evaluate", "explain", "fitting", "online", "predict", "refitting", "trained", "tune",
+    "tune_space",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from mindspore_rec.command.main import main
-from tests.command.click_table import click_table, write_clicks
+from tests.command.click_table import YAML, click_table, write_clicks
 from tests.support.processes import run_program
 
 
@@ -26,7 +26,9 @@ def command(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The YAML file of a finished training, and what the training printed."""
-    yaml = write_clicks(tmp_path_factory.mktemp("walk"))
+    # The test AUC of seeds 0 to 3 is .78 to .84 with this rate: only the fixed seed has a bound.
+    text = YAML.replace("learning_rate: 0.03", "learning_rate: 0.02, seed: 2")
+    yaml = write_clicks(tmp_path_factory.mktemp("walk"), yaml=text)
     printed, _ = command("train", yaml, "--json", yaml.with_name("train.json"))
     return yaml, printed
 

@@ -14,7 +14,7 @@ from models.common.model import open_run, train
 from tests.guard.digests import hex_of, of_model
 from tests.models.census_file import write_census
 
-__all__ = ["MODELS", "model"]
+__all__ = ["MODELS", "OVER_HISTORIES", "model"]
 
 _HIDDEN: dict[str, Any] = {"hidden": [16, 8], "dropout": 0.1}
 MODELS: dict[str, dict[str, Any]] = {
@@ -26,6 +26,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "wide_deep": _HIDDEN,
 }
 """The section `model` of each model's configuration, by the name of its folder."""
+
+OVER_HISTORIES = {"bst", "din"}
+"""Folders of models with code of their own, which have no run here."""
 
 
 def model(folder: Path, name: str) -> dict[str, str]:

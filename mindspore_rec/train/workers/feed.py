@@ -102,7 +102,8 @@ class OwnFeed:
         >>> feed = OwnFeed()
         >>> feed.start(iter([Batch(()), None]).__next__, Reader())
         >>> feed.next(), feed.next(), feed.stopped
-        (Batch(columns=(), names=None, event_time=None, number=None, place=None), None, False)
+        (Batch(columns=(), names=None, event_time=None, number=None, place=None, before_step=None),
+        None, False)
     """
 
     def __init__(self) -> None:
