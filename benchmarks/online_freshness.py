@@ -70,7 +70,7 @@ class InProcess:
         return self._predictor.predict(ids)
 
     def saved_at(self) -> float:
-        """Return when the trainer saved the served state, in seconds since 1970."""
+        """Return the time at which the trainer saved the served state, in seconds since 1970."""
         return self._predictor.status().saved_at
 
 

@@ -40,7 +40,7 @@ class OperatorTime:
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
             other operators without recording the place of the operators.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
-            dense layers, whose place MindSpore does not record.
+            dense layers, because MindSpore does not record their cell.
         calls: number of calls in a step.
         milliseconds: time of all calls in a step.
     """

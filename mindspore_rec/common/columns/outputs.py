@@ -201,7 +201,7 @@ class RaggedOutput(Output):
         return RaggedOutput(self.name, self.history, self._names, are_lists=True)
 
     def received(self) -> Output:
-        """Return an output for columns of lists that were already made."""
+        """Return an output that reads lists of keys and numbers, which another output has made."""
         kinds = [
             "float32" if each.values == "float32" else "int64" for each in self.history.members
         ]

@@ -89,8 +89,8 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns x as a factor of products. If products need rounded factors, returns a rounded copy of x
-// in temporary memory.
+// Returns x, which products read. If products read rounded numbers, returns a rounded copy of x in
+// temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;

@@ -125,8 +125,8 @@ class RecModel(ModelEvaluation):
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. The function is needed for tables whose cache prefetches
-            and whose ids the network computes. Set it before training. Default: None, for networks
+            an array or a list of arrays. A table needs the function if its cache prefetches rows
+            and the network computes its ids. Set it before training. Default: None, for networks
             whose ids are all columns of the batch or fields of columns. If `prefetch_ids` is None,
             the first training step shows which columns contain each table's ids.
 
