@@ -8,8 +8,8 @@ has not risen for 50 trees.
 
 `LightGBM-statistics` and `CatBoost-statistics` also get the numbers of `TargetStatistics` that
 `infer_schema` proposes: mean label and frequency per value, and per pair of values, from the same
-training rows as the network's. `LightGBM-refit` trains
-again on training and validation rows together, with as many trees, as `train.refit` does.
+training rows as the network's. `LightGBM-refit` trains again on training and validation rows
+together, with as many trees, as `train.refit` does.
 """
 
 from __future__ import annotations

@@ -9,17 +9,15 @@ from typing import Any, ClassVar
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.candidates import Candidates
+from mindspore_rec.train.models.histories import check_blocks
 from mindspore_rec.train.models.inputs import InputLayer
 from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.nn.history_transformer import HistoryTransformer
 from mindspore_rec.train.nn.mlp import MLP
 
 __all__ = ["BST"]
-
-_MOST_BLOCKS = 64
 
 
 class BST(Network):
@@ -115,7 +113,7 @@ class BST(Network):
             name=name,
             seed=seed,
         )
-        check_int("blocks", blocks, 1, _MOST_BLOCKS)
+        check_blocks(blocks)
         self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
         self.candidates = Candidates(self.inputs, "BST")
         self.has_numbers = self.features.numbers > 0

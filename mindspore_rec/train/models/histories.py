@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HistoryLookup: rows of the values of a schema's histories, for networks that read sequences."""
+"""Parts of networks that read histories: lookups of the values, and a check of their blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.histories import ragged_places
 from mindspore_rec.train.models.inputs import InputLayer
 from mindspore_rec.train.models.schema_cells import SchemaEmbedding
@@ -15,7 +15,9 @@ from mindspore_rec.train.nn.bag import EmbeddingBag
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.table_parameter import COMBINERS
 
-__all__ = ["HistoryLookup"]
+__all__ = ["HistoryLookup", "check_blocks"]
+
+_MOST_BLOCKS = 64
 
 
 class HistoryLookup(nn.Cell):
@@ -123,3 +125,16 @@ class HistoryLookup(nn.Cell):
 def _count(inputs: list[str]) -> int:
     """Return the number of arrays of histories."""
     return sum(1 + len(values) for values in ragged_places(inputs).values())
+
+
+def check_blocks(blocks: int) -> int:
+    """Return the number of blocks of a network.
+
+    Raises:
+        TypeError, ValueError: `blocks` is not an int from 1 to 64.
+
+    Example:
+        >>> check_blocks(2)
+        2
+    """
+    return check_int("blocks", blocks, 1, _MOST_BLOCKS)

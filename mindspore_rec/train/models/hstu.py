@@ -7,7 +7,8 @@ from mindspore import Tensor, nn
 
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.common.columns.schema.schema import Schema
-from mindspore_rec.train.models.next_item import NextItemNetwork, check_blocks, times_of
+from mindspore_rec.train.models.histories import check_blocks
+from mindspore_rec.train.models.next_item import NextItemNetwork, times_of
 from mindspore_rec.train.nn import hstu
 
 __all__ = ["HSTU"]

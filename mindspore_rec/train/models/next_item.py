@@ -10,7 +10,6 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.schema.column import Column
 from mindspore_rec.train.models.candidates import Candidates
 from mindspore_rec.train.models.inputs import FirstOrder, InputLayer
@@ -18,9 +17,7 @@ from mindspore_rec.train.models.network import Network
 from mindspore_rec.train.nn.history.operators import NO_TIMES, RowNorm
 from mindspore_rec.train.nn.mlp import MLP
 
-__all__ = ["NextItemNetwork", "check_blocks", "times_of"]
-
-_MOST_BLOCKS = 64
+__all__ = ["NextItemNetwork", "times_of"]
 
 
 class NextItemNetwork(Network):
@@ -132,16 +129,3 @@ class _States(nn.Cell):
 def times_of(history: tuple[Column, ...]) -> Column | None:
     """Return the side column with the times of events, the first with the values 'int64'."""
     return next((each for each in history[1:] if each.values == "int64"), None)
-
-
-def check_blocks(blocks: int) -> int:
-    """Return the number of blocks of a network.
-
-    Raises:
-        TypeError, ValueError: `blocks` is not an int from 1 to 64.
-
-    Example:
-        >>> check_blocks(2)
-        2
-    """
-    return check_int("blocks", blocks, 1, _MOST_BLOCKS)

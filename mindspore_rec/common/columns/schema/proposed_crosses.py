@@ -84,12 +84,13 @@ def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
     most = sorted(entries, key=lambda each: -each.distinct)[:_MOST_COLUMNS]
     names = [each.column.name for each in entries if each in most]
     codes = {name: profile_of(name, table.column(name)).codes for name in names}
+    alone = {name: _distinct(each) for name, each in codes.items()}
     taken = {each.column.name for each in inferred.entries}
     made = []
     for one, two in itertools.combinations(names, 2):
         distinct = _distinct(codes[one], codes[two])
-        alone = max(_distinct(codes[each]) for each in (one, two))
-        if distinct < _LEAST_NEW * alone or distinct > (1 - _LEAST_RECURRING) * table.num_rows:
+        is_new = distinct >= _LEAST_NEW * max(alone[one], alone[two])
+        if not is_new or distinct > (1 - _LEAST_RECURRING) * table.num_rows:
             continue
         name = f"{one}_and_{two}"
         while name in taken:
