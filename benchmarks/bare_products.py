@@ -327,10 +327,15 @@ class BareProducts:
                     "product": part.kind,
                     "structure": part.structure,
                     "ms": round(1e3 * seconds, 3),
-                    "gflop_per_s": round(part.layer.flop / seconds / 1e9, 1),
+                    "gflop_per_s": _three_digits(part.layer.flop / seconds / 1e9),
                 }
             )
         return products
+
+
+def _three_digits(figure: float) -> float:
+    """Return a figure with three significant digits, so that a small one is not zero."""
+    return float(f"{figure:.3g}")
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:
@@ -380,7 +385,7 @@ def measure(args: Any, batch: int, precision: str) -> dict[str, Any]:
         "batch": batch,
         "precision": precision,
         "ms": round(1e3 * float(seconds), 3),
-        "gflop_per_s": round(products.flop / float(seconds) / 1e9, 1),
+        "gflop_per_s": _three_digits(products.flop / float(seconds) / 1e9),
         "products": products.figures(),
     }
 

@@ -79,6 +79,15 @@ def test_a_step_has_three_products_of_each_layer_but_those_of_one_output():
     assert all(f["gflop_per_s"] > 0 and f["structure"] for f in found)
 
 
+def test_a_slow_product_has_a_rate(monkeypatch):
+    products = bare.BareProducts([(20, 30)], 50, "float32", 1)
+    monkeypatch.setattr(bare, "run_tasks", lambda tasks, threads, spent, clock: spent.__setitem__(
+        slice(None), [10.0] * len(spent)
+    ))  # fmt: skip
+    products.run()
+    assert all(each["gflop_per_s"] > 0 for each in products.figures())
+
+
 def test_a_layer_of_fixed_inputs_has_no_gradient_of_them():
     products = bare.BareProducts([(20, 30), (30, 40)], 50, "float32", 1, fixed=[0])
     products.run()

@@ -384,6 +384,16 @@ def test_a_disk_is_measured_and_left_empty(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_machine_that_is_too_busy_to_start_the_threads_in_time_has_a_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_RANDOM_SECONDS", "_SEQUENTIAL_SECONDS"):
+        monkeypatch.setattr(disk_probe, name, 0.0)
+    line = look(tmp_path)
+    assert line.figures["random_reads_per_second"] > 0
+    assert line.figures["read_megabytes_per_second"] > 0
+
+
 @pytest.mark.usefixtures("short")
 def test_a_slow_disk_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_probe, "_FEW_READS", 1e12)

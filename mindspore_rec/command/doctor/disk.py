@@ -120,6 +120,8 @@ def _reads_per_second(
 ) -> float:
     """Read pieces of a file on several threads; return the number of reads per second.
 
+    Each thread reads at least one piece, also if a busy machine starts it late.
+
     Args:
         fd: the file.
         size: bytes of a piece.
@@ -135,7 +137,7 @@ def _reads_per_second(
     def read(thread: int) -> None:
         buffer = mmap.mmap(-1, size)  # O_DIRECT needs aligned memory
         try:
-            while time.monotonic() - start < seconds:
+            while not counts[thread] or time.monotonic() - start < seconds:
                 os.preadv(fd, [buffer], place(thread, counts[thread]) * size)
                 counts[thread] += 1
         except OSError as error:
