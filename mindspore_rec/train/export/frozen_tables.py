@@ -13,7 +13,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.export.lookup_marks import exchange
 from mindspore_rec.train.nn.bag import EmbeddingBag
-from mindspore_rec.train.nn.grouped import GroupedEmbedding
+from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
@@ -121,7 +121,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
                     raise ValueError("lookups with output_dtype bfloat16 have no MindIR")
                 table = FrozenTable(cell.embedding_table, cell.padding_key)
                 replace(cell, "embedding_table", table)
-            elif isinstance(cell, GroupedEmbedding):
+            elif isinstance(cell, GroupedLookup):
                 tables = [FrozenTable(table, cell.padding_key) for table in cell.tables]
                 group = _FrozenGroup(tables)
                 replace(cell, "_eval", group)
