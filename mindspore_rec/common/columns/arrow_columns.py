@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 __all__ = [
     "as_array",
+    "is_list",
     "is_text",
     "join_rows",
     "one_array",
@@ -84,6 +85,12 @@ def is_text(kind: pa.DataType) -> bool:
         kind = kind.value_type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(text or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return True for a type of lists: of any length, large, or of one fixed length."""
+    known = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(each(kind) for each in known)
 
 
 def to_record_batch(rows: Any) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
+from mindspore_rec.common.columns.arrow_columns import decoded, is_list, is_text, values_array
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
@@ -162,14 +162,11 @@ def _number(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _check_nested(column: Column, kind: pa.DataType) -> None:
-    is_list = (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
     if pa.types.is_null(kind):
         return
     if column.kind == "text" and not is_text(kind):
         raise ValueError(f"column {column.name!r} must be texts for kind 'text', it is {kind}")
-    if column.kind in ("list", "history") and column.separator is None and not is_list:
+    if column.kind in ("list", "history") and column.separator is None and not is_list(kind):
         raise ValueError(
             f"column {column.name!r} must be lists for kind {column.kind!r}, it is {kind}: if the "
             "values are in a text such as 'a|b', name what is between them (separator: '|')"

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.arrow_columns import is_list
 from mindspore_rec.common.columns.schema.text_forms import TextForm, form_of_texts
 
 __all__ = ["Profile", "profile_of"]
@@ -125,7 +126,7 @@ def profile_of(name: str, column: pa.ChunkedArray | pa.Array) -> Profile:
     kind = values.type
     if pa.types.is_null(kind):
         return _profile(name, "nothing", pa.array([None] * len(values), pa.string()))
-    if _is_list(kind):
+    if is_list(kind):
         return _list_profile(name, values)
     try:
         return _flat_profile(name, values)
@@ -228,12 +229,6 @@ def _plain(column: Any) -> pa.Array:
     if pa.types.is_string_view(kind):
         return column.cast(pa.string())
     return column
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _seconds(times: pa.Array) -> pa.Array:
