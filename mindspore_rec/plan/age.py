@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
-All thresholds share one count per key. Rows and counters both age from the key's last occurrence.
-So the time of eviction does not depend on whether the key has a row. A key's *level* is the number
-of thresholds that the key's count has reached.
+All thresholds share one count per key. The age of a row or a counter is the time since the key's
+last occurrence. So the time of eviction does not depend on whether the key has a row. A key's
+*level* is the number of thresholds that the key's count has reached.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts. All doubts are resolved together, at the
 // latest at the end of the walk. Between two walks through the index, a scan reads many records. So
-// damaged records slow a scan only by a constant factor. No live row is missed if a doubt is
-// checked late, because the index never points to a record again after it has stopped pointing to
-// this record.
+// damaged records slow a scan only by a constant factor. Checking a doubt late misses no live row:
+// once the index no longer points to a record, the index never points to that record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -248,8 +247,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // If `doubts` belongs to a different segment with this ordinal, then that segment or the given
-    // segment has been removed.
+    // Two segments have had this ordinal: the segment in `doubts` and the argument `segment`. One
+    // of these two segments has been removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;

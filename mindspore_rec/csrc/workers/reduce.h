@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all workers and in repeated runs. This file also
-// declares a check that all workers have the same bits.
+// Sums over workers. The sums are identical bit for bit on all workers and in repeated runs. This
+// file also declares a check that the data of all workers are identical bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct SummedSpan {
 // are sent, which halves the bytes.
 //
 // Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
-// (size() - 1) / size() times the size of the data. A collective call; the sizes are the same on
-// all workers.
+// (size() - 1) / size() times the size of the data. All workers must make this call, with the same
+// sizes.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // Does the same as WeightedSum() for several arrays in one exchange.

@@ -4,7 +4,7 @@
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
 // owners. Gradients are summed by key and sent to the owners, too. If each of N workers has a
 // batch, the result is the same as for a single table and the concatenated batches, except for
-// rounding. Repeated runs produce the same bits.
+// rounding. The results of repeated runs are identical bit for bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step

@@ -451,8 +451,8 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # This callback is called after an EvalCallback and before a RecCheckpoint, in any order of the
-    # list of callbacks.
+    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever their order
+    # in the list of callbacks.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:

@@ -72,8 +72,8 @@ class RecCheckpoint(Callback):
     are read and skipped. The argument `epoch` includes the epochs before the restart, so a
     restarted program trains only on the remaining batches and epochs. An error is raised if the
     batches differ from the batches that were read before the restart. If `data_starts_over` is
-    False, all other data are rejected before the first step, such as a generator or a
-    `GeneratorDataset` over a stream. The error message says why the data cannot be resumed.
+    False, all other data, such as a generator or a `GeneratorDataset` over a stream, are rejected
+    before the first step. The error message says why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta contains all changes since the last delta that was written.
@@ -254,8 +254,8 @@ class RecCheckpoint(Callback):
                 checkpoint contains the position in the new data. Default: False.
 
         Returns:
-            Number of training steps of the restored state. If there is no checkpoint, None, and
-            nothing changes.
+            Number of training steps of the restored state. If there is no checkpoint, `restore`
+            returns None and changes nothing.
 
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
@@ -418,8 +418,8 @@ class RecCheckpoint(Callback):
         """Save the last state, and wait until it is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. Limits and weights that changed after `restore()` are saved even if a training makes
-        no step, under the next step number.
+        number. If limits or weights changed after `restore()`, they are saved under the next step
+        number, even if a training makes no step.
 
         Raises:
             OSError: the state cannot be written.

@@ -66,7 +66,7 @@ class WorkerStates:
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
-        """Return the callbacks' states by name, which must be the same on all workers."""
+        """Return the callbacks' states by name; the states must be the same on all workers."""
         return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
