@@ -64,8 +64,8 @@ class RowHandles {
   Tags Now() const;
   // Reserve memory, so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
-  // Fill handles [batch.n, 2] for the ids of a batch whose batch->row is filled. If `trained` is
-  // false, every handle is a handle of a key without a row. Requires Reserve.
+  // Fill handles [batch.n, 2] for the ids of a batch. Requires that batch->row is filled. If
+  // `trained` is false, every handle is a handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle
   // is from another table or is forged, or if its row has left the table.

@@ -6,15 +6,16 @@
 // append. A walk reads the log in order. The walk returns a record if the index points to this
 // record when the record is read. A walk that reaches the end of the log finds every row. If
 // writers append so fast that the walk does not reach the end, the walk stops after twice the
-// initial size of the log. The walk then searches the index, part by part, for keys whose rows lie
-// after the point where the walk stopped, and reads the rows of these keys. If the index points to
-// a row before the point where the walk stopped, the walk has already returned the row.
+// initial size of the log. The walk then searches the index, part by part, for rows after the point
+// where the walk stopped, and reads these rows. If the index points to a row before the point where
+// the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts. All doubts are resolved together, at the
 // latest at the end of the walk. Between two walks through the index, a scan reads many records. So
-// damaged records slow a scan only by a constant factor. Checking a doubt late misses no live row:
-// once the index no longer points to a record, the index never points to that record again.
+// damaged records slow a scan only by a constant factor. A doubt may be checked late without
+// missing a live row: once the index no longer points to a record, the index never points to that
+// record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>

@@ -25,7 +25,7 @@ struct SummedSpan {
 // workers r. The sum is computed in float32, in the order of ranks. A worker with weight 0 adds
 // nothing, even if its data are NaN or infinite. `weights` contains size() numbers, which are the
 // same on all workers. With the type kBFloat16, data and sums are rounded to bfloat16 before they
-// are sent, which halves the bytes.
+// are sent, so the messages have half as many bytes.
 //
 // Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
 // (size() - 1) / size() times the size of the data. All workers must make this call, with the same

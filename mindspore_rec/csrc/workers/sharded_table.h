@@ -143,10 +143,10 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables);
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
-// gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// whose entry in `narrow` is true are sent as bfloat16. After a failure, the tables have neither
-// gradients nor lookups. `check` may throw an error that has occurred on this worker. Requires: at
-// least one table, each table only once, and the same exchange for all tables.
+// gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
+// `narrow` is true, the table's gradients are sent as bfloat16. After a failure, the tables have
+// neither gradients nor lookups. `check` may throw an error that has occurred on this worker.
+// Requires: at least one table, each table only once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

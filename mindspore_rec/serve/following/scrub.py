@@ -167,7 +167,7 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the kept halves of their digests; return a description per damaged key.
+        """Compare rows with the kept halves of their digests; return a message per damaged key.
 
         Raises:
             Exception: a tier cannot be read.

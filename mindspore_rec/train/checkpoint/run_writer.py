@@ -202,7 +202,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait for the delta being written; if this fails, the next delta includes its changes."""
+        """Wait for the delta being written; if the write fails, the next delta has its changes."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []

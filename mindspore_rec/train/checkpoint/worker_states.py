@@ -62,7 +62,7 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes, worker 0's if the number of workers changed, or None."""
+        """Return the position in passes or None; worker 0's if the number of workers changed."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
