@@ -96,7 +96,8 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
+  // Maximum number of spare lookups, and maximum number of lookups that wait for a gradient, as in
+  // StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 

@@ -158,8 +158,8 @@ class EarlyStopping(_Watch):
     is started again, it does no step and restores the best weights.
 
     With `cuts`, the training does not end at first: it goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant rates are lowered, as by
-    `ReduceLROnPlateau`.
+    with lower learning rates, at most `cuts` times. Constant rates are lowered as
+    `ReduceLROnPlateau` lowers them.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

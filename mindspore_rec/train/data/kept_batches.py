@@ -33,7 +33,7 @@ class KeptBatches(BatchWrapper):
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
     events of a batch to the users' tables just before the batch's step. So the tables in a
-    checkpoint contain the events of exactly the trained batches, even if later batches were read
+    checkpoint contain exactly the events of the trained batches, even if later batches were read
     ahead.
 
     Rows from files may be shuffled. All rows are first read once, and their events are sorted by
