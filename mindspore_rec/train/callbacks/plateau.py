@@ -189,8 +189,8 @@ class EarlyStopping(_Watch):
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights from before the restart are
-            missing; or `cuts` is set, and the optimizers have no constant rate (raised when
-            training begins).
+            missing. The error is also raised if `cuts` is set and the optimizers have no constant
+            rate. In both cases, the error is raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -338,7 +338,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """From the directory for the best weights, remove files of processes that have ended."""
+        """Remove the files of ended processes from the directory for the best weights."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():

@@ -400,7 +400,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save and whether to merge a full checkpoint, the same for all workers.
+        """Return, for all workers, whether to save now and whether to merge a full checkpoint.
 
         An interval in seconds is measured by the clock of worker 0.
         """

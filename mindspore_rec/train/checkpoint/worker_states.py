@@ -62,7 +62,10 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes or None; worker 0's if the number of workers changed."""
+        """Return the position in passes; None if no position was saved.
+
+        If the number of workers has changed, the position is the position of worker 0.
+        """
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:

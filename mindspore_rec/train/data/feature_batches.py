@@ -25,7 +25,7 @@ __all__ = ["FeatureBatches", "stream_batches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Source of batches of feature keys, as data of `RecModel.train`, `online_train` and `eval`.
+    """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
     Each batch contains the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch, but the

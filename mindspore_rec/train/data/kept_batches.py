@@ -156,7 +156,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return, by table name, each users' table's log: the events of the table and of the rows.
+    """Return a log for each users' table, by table name: events of the table and of the rows.
 
     Args:
         schema: the schema.

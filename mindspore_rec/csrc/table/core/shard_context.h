@@ -37,8 +37,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // True if batch `number` is prefetched and not released; the rows of such a batch are still
-  // needed.
+  // True if batch `number` is prefetched and not released; the batch's rows are then still needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
