@@ -199,8 +199,8 @@ void WriteBehind::Clear() {
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
   // The part that is being written stays in the queue until its write is done or has failed. When
-  // this write has ended, the background thread clears the tier. Writes that were queued before a
-  // clear are dropped.
+  // the write of this part has ended, the background thread clears the tier. Writes that were
+  // queued before a clear are dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

@@ -104,7 +104,7 @@ class InputMaker:
             features: the pipeline.
             rows: raw rows.
             tables: tables of the network by name. Histories that are missing from the rows are
-                looked up in these tables. Default: no tables; such histories are then empty.
+                looked up in these tables. Default: no tables; missing histories are then empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.

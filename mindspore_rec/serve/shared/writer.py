@@ -269,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if it is recent and has equal main figures, and else `scrub`."""
+        """Return the last report if it is recent and has the same main figures; if not, `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()

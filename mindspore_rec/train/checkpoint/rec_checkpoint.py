@@ -65,12 +65,12 @@ class RecCheckpoint(Callback):
     chooses victims from random samples, and a restart changes the samples.
 
     There are two supported forms of training data. The first form is a source of batches that has a
-    state. This is a `StreamingDataset`, or a `BatchWrapper` (such as `FeatureBatches`) around a
-    source that has a state. The second form is data with a length, such as a list or a finite
-    Dataset. Data with a length must yield the same batches after each start of the program. After
-    `restore()`, `RecModel` resumes in the middle of a pass over data with a length. Batches of
-    finished steps are read and skipped. The argument `epoch` includes the epochs before the
-    restart, so a restarted program trains only on the remaining batches and epochs. An error is
+    state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper` objects (such as
+    `FeatureBatches`) around a source with a state. The second form is data with a length, such as a
+    list or a finite Dataset. Data with a length must yield the same batches after each start of the
+    program. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
+    Batches of finished steps are read and skipped. The argument `epoch` includes the epochs before
+    the restart, so a restarted program trains only on the remaining batches and epochs. An error is
     raised if the batches differ from the batches that were read before the restart. If
     `data_starts_over` is False, all other data, such as a generator or a `GeneratorDataset` over a
     stream, are rejected before the first step. The error message says why the data cannot be

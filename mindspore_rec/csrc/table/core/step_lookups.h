@@ -68,7 +68,8 @@ class StepLookups {
   void ReserveNote();
   void Note(const IdView& ids);
   // For each training lookup of this step: the hash (HashIds) and the number of its ids. If this
-  // step has no training lookups, return the hashes and numbers of the last step that had any.
+  // step has no training lookups, return the hashes and numbers of the last step with training
+  // lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
