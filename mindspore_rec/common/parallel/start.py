@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Number of seconds by which the workers' start times may differ, even if a wait's limit is shorter.
+# Least limit, in seconds, of the time in which all workers must start.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
@@ -81,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the native module finds the library in any folder.
+    """Load the MPI library, so that the native module finds the library in whatever folder it is.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.

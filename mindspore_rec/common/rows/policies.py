@@ -82,10 +82,11 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, a
-    key that was seen only once should not be admitted. The sketch admits 16 % of the keys seen once
-    at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
-    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
+    If eviction by age is on, all counts are halved each time the limit of a row's idle time has
+    passed. With a threshold of 2, a key that was seen only once should not be admitted. The sketch
+    admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at
+    4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28
+    bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
@@ -185,9 +186,9 @@ class Eviction:
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
     limit. A sweep that visits a slice of the table in each step frees the memory. Eviction by
-    capacity runs at the end of a step that left too many rows. The order of eviction is
-    approximate, because victims are chosen from a sample of eight rows for each row to evict. The
-    next incremental export contains every eviction.
+    capacity runs at the end of a step after which the table has too many rows. The order of
+    eviction is approximate, because victims are chosen from a sample of eight rows for each row to
+    evict. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not

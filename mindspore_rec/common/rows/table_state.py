@@ -111,7 +111,7 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        Rows that are older than all event times also get the first event time.
+        Rows that were written before any event time count as seen at the first event time.
         """
         return self._synchronised().first_time
 

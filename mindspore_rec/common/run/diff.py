@@ -19,12 +19,12 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Counts of the rows by which one table differs between two states.
+    """Counts of the rows of a table that differ, or are the same, in two states.
 
     Attributes:
         only_first, only_second: rows whose key is only in the first, or only in the second state.
         changed: rows that are in both states and whose bits differ.
-        same: rows that have the same bits in both states.
+        same: rows that are identical in both states, bit for bit.
         largest: greatest absolute difference of a value.
     """
 

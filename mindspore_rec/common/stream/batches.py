@@ -50,8 +50,8 @@ class Batch:
             `number`. Default: None, the source has no state.
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
-        before_step: function that a training calls just before the step of the batch, for state
-            that must be as old as the tables, although batches are read ahead. Default: None.
+        before_step: function that a training calls just before the step of the batch. The function
+            sets state that belongs to the step, although batches are read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -192,7 +192,7 @@ class BatchSource(ABC):
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
-        A training that resumes in a later pass first calls `skip_passes`, and then takes its first
+        A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, the method does nothing. The default is right if all passes have the same
         order, or if random generators of Python or NumPy determine the order.
         """
@@ -204,7 +204,7 @@ class BatchSource(ABC):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """True if Python code of the data runs in threads of a MindSpore pipeline."""
+        """True if the data source runs Python code in threads of a MindSpore pipeline."""
         return False
 
     @property

@@ -162,11 +162,12 @@ class Journal:
         return journal
 
     def checksum(self, decisions: int) -> int:
-        """Return a CRC32 of the first `decisions` decisions."""
+        """Return a CRC32 of the first decisions; `decisions` is their number."""
         return self._checksums[decisions]
 
     def added(self, decisions: int) -> int:
-        """Return the number of "add" decisions among the first `decisions` decisions."""
+        """Return the number of "add" decisions among the first decisions; `decisions` is their
+        number."""
         return self._added[decisions]
 
     def _add(self, decision: Decision) -> None:

@@ -73,7 +73,8 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the companion topic `topic` of this topic, which has one partition."""
+        """Return the topic named `topic` that belongs to this topic, and make it if it is
+        missing."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

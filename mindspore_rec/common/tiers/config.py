@@ -27,9 +27,9 @@ class CacheConfig:
     """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
     A row (value, optimizer state, metadata) is stored in the highest tier with room for the row.
-    Rows over a tier's limit are demoted to the next tier. A lookup in training promotes the rows
-    that it reads. A row has the same bits in every tier. Without a config, all rows are in host
-    memory.
+    If a tier has more rows than its limit, some of its rows are demoted to the next tier. A lookup
+    in training promotes the rows that it reads. A row is identical, bit for bit, in every tier.
+    Without a config, all rows are in host memory.
 
     One config may serve several tables. Each table has separate limits, a separate directory and
     separate Redis keys.
@@ -46,10 +46,10 @@ class CacheConfig:
             `rediss://` with TLS. For a cluster, the URL lists one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
-        remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
-            to the SSD tier. Default: no limit.
+        remote_rows: maximum number of rows in the remote tier. If there are more rows, some rows
+            are demoted to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: selects the rows that are demoted from host memory first. With 'lru', the least
+        policy: rule that selects the rows to demote from host memory. With 'lru', the least
             recently trained rows are demoted first; with 'lfu', the rows that training has looked
             up least often. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
