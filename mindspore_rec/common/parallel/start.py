@@ -42,8 +42,8 @@ _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
 # Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size plus a reserve.
 _SHARED_BYTES = 16 << 20
-# Number of file descriptors that a process needs for files of tables, data and logs. Connections to
-# workers are counted separately.
+# Number of file descriptors that a process needs for files of tables, data and logs. File
+# descriptors for connections to workers are counted separately.
 _OTHER_FILES = 192
 _FILES_A_WORKER = 4
 _SHARED_MEMORY = Path("/dev/shm")

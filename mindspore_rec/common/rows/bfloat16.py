@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 in NumPy, which lacks the type: uint16 arrays with the upper half of a float32.
+"""bfloat16 numbers in NumPy: uint16 arrays whose elements are upper halves of float32 numbers.
 
 With `ml_dtypes`, `bits.view(ml_dtypes.bfloat16)` is the bfloat16 array. The view needs no copy.
 """

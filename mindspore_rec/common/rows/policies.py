@@ -165,7 +165,7 @@ Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
 
 
 def counts_of(kind: str) -> str | None:
-    """Return the counts that an admission policy keeps for keys without a row.
+    """Return the kind of counts that an admission policy keeps for keys without a row.
 
     Args:
         kind: name of the policy in the native core.
@@ -191,13 +191,13 @@ class Eviction:
     evict. The next incremental export contains every eviction.
 
     Args:
-        max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            looked up is evicted. With a limit of 1, a row must be looked up in every step to stay
-            in the table. A row written between two steps counts as looked up in the next step.
+        max_idle_steps: number of whole steps without a training lookup after which a row is
+            evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
+            the table. A row written between two steps counts as looked up in the next step.
             Default: off (None or -1), as for the other limits.
-        max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
-            looked up is evicted. A row's age is the watermark (greatest event time of the batches
-            so far) minus the watermark when the row was last looked up. The rule needs event times
+        max_idle_seconds: seconds of event time without a training lookup after which a row is
+            evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
+            far) minus the watermark when the row was last looked up. The rule needs event times
             from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
@@ -218,8 +218,8 @@ class Eviction:
             called, for example by `EvictCallback`. Default: 'step'.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect with
-            the other arguments.
+        TypeError, ValueError: an argument has the wrong type, is out of range, or has no effect in
+            combination with the other arguments.
 
     Example:
         >>> Eviction(max_idle_seconds=7 * 24 * 3600, max_rows=100_000_000).order

@@ -83,7 +83,7 @@ def entry_at(path: Path) -> Entry:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: the manifest is damaged, or is not this directory's manifest.
+        CheckpointError: the manifest is damaged, or belongs to another directory.
     """
     manifest = read_manifest(path)
     if parse_entry_name(path.name) not in (None, (manifest["step"], manifest["kind"])):

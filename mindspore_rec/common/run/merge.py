@@ -38,7 +38,7 @@ def merge_chain(
     write.
 
     Args:
-        chain: checkpoints from `newest_chain`, whose files are all checked.
+        chain: checkpoints from `newest_chain`. All files of these checkpoints are checked.
         target: the directory to make, whose parent must exist.
         team: the workers that merge together. Each worker merges its own parts. The number of
             workers must equal the number of workers that wrote the last checkpoint. Default: one

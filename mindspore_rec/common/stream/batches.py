@@ -148,7 +148,7 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, worded to follow the data's name; or None."""
+        """Reason why the position cannot be saved, as the predicate of a sentence; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"

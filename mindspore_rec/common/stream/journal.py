@@ -162,12 +162,11 @@ class Journal:
         return journal
 
     def checksum(self, decisions: int) -> int:
-        """Return a CRC32 of the first decisions; `decisions` is their number."""
+        """Return a CRC32 of the decisions with an index below `decisions`."""
         return self._checksums[decisions]
 
     def added(self, decisions: int) -> int:
-        """Return the number of "add" decisions among the first decisions; `decisions` is their
-        number."""
+        """Return the number of "add" decisions with an index below `decisions`."""
         return self._added[decisions]
 
     def _add(self, decision: Decision) -> None:

@@ -73,8 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the topic named `topic` that belongs to this topic, and make it if it is
-        missing."""
+        """Return the topic `topic` beside this topic, and make it if it is missing."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

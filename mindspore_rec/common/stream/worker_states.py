@@ -60,8 +60,7 @@ def states_in(state: Any) -> list[Any] | None:
 
 
 def state_for(state: Any, worker: int, workers: int) -> Any:
-    """Return one worker's state, for an object that needs the number of workers that saved the
-    state.
+    """Return one worker's state, for an object whose number of workers must not change.
 
     Args:
         state: result of `join_states`.

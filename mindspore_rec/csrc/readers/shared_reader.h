@@ -6,7 +6,7 @@
 // the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
-// SharedDamaged.
+// SharedDamaged for inconsistent memory.
 #pragma once
 
 #include <array>

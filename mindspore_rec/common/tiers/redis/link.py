@@ -275,8 +275,7 @@ def is_final(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> tuple[str, str]:
-    """Split an error reply: return its first word, which is the error's code, and the other
-    words."""
+    """Split an error reply into its first word, which is the error's code, and the rest."""
     code, _, rest = str(error).partition(" ")
     return code, rest
 

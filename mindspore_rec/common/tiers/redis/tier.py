@@ -327,8 +327,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket from an HSCAN cursor; `life` is the process that made the
-        cursor."""
+        """Return part of a bucket from an HSCAN cursor, which the process `life` made."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)

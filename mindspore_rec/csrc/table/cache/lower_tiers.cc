@@ -137,7 +137,7 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain first, so that Flush throws before it queues all rows again if the tier fails.
+  // Drain the queue first: if the tier fails, Flush throws here, before it queues all rows again.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));
