@@ -32,7 +32,7 @@ def _limit(argument: str, value: int | None, low: int) -> int:
 
 @dataclass(frozen=True)
 class CountAdmission:
-    """Policy that admits a key in the training batch in which its count reaches the threshold.
+    """Policy that admits a key as soon as its count reaches the threshold in a training batch.
 
     The count is exact: the number of occurrences in training, times the lookup's
     `faae_coefficient`. A key is admitted either for a whole batch or not at all. For a key that is

@@ -206,7 +206,7 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True for a full checkpoint and for the last checkpoint, whose digests are compared.
+    """Return True if digests are compared: for every full checkpoint and the last checkpoint.
 
     A comparison reads all rows of the state. If a full checkpoint was merged from deltas, its
     digests also cover these deltas.

@@ -152,7 +152,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
 
 
 def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted newest rows of the keys that deltas changed, and the removed keys."""
+    """Return the newest rows of changed keys, sorted by key, and the keys that deltas removed."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:

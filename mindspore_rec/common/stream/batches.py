@@ -236,7 +236,7 @@ class BatchSource(ABC):
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time a loop over this object sets; by default no table.
+        """Return the tables on which a loop over this object sets the event time; by default none.
 
         Raises:
             ValueError: batches have an event time, but there is no table on which to set the time.
@@ -244,13 +244,13 @@ class BatchSource(ABC):
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time the batches set; by default all tables of the network.
+        """Return the tables on which the batches' event time is set; by default all given tables.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a table whose event time the source sets is not in `tables`.
+            ValueError: `tables` lacks a table on which the event time must be set.
         """
         return list(tables)
 
@@ -425,9 +425,9 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set when a loop iterates over the source."""
+        """Return the tables on which a loop over the source sets the event time."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time the source's batches set."""
+        """Return the tables on which the event time of the source's batches is set."""
         return self.source.event_tables(tables)

@@ -198,7 +198,7 @@ class StreamingDataset(BatchSource):
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the transform's tables, or all tables.
+        """Return the tables on which the event time is set: the transform's tables, or all tables.
 
         Args:
             tables: tables of the network that is trained.

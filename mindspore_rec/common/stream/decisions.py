@@ -243,7 +243,7 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return the part of the state that contains the decisions that are not in effect yet."""
+        """Return, as a part of the state, the decisions that are not in effect yet."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal of decisions that depended on time, so that a restarted stream repeats them."""
+"""Journal: storage of decisions that depended on time, so that a restarted stream repeats them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class CacheConfig:
     separate Redis keys.
 
     Args:
-        device_rows: number of rows in the device's memory (`vocab_cache_size` of upstream), at
+        device_rows: number of rows in the device's memory (MindSpore's `vocab_cache_size`), at
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
@@ -58,7 +58,8 @@ class CacheConfig:
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
             rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this
-            table, which must have the same row size, dtypes and optimizer. Default: 'refuse'.
+            table; row size, dtypes and optimizer must be the same as in the earlier run. Default:
+            'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and

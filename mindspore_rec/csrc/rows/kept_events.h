@@ -46,9 +46,10 @@ struct EventLists {
 // time, and then adds the row's event. An event is added after all events with the same time.
 // The list of a row excludes events with the row's own time.
 //
-// `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, a user whose
-// newest event is more than `idle_seconds` before the clock loses all events. The clock is the
-// latest time of *clock and of the rows so far; at the end, *clock is set to the clock.
+// `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
+// a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
+// clock is the latest time of *clock and of the rows so far; at the end, *clock is set to the
+// clock.
 //
 // A row that this function did not write causes no error, but its events are arbitrary.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,

@@ -32,7 +32,7 @@ Guarantees.
   yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
   writes that it had confirmed in the two seconds before it failed. The loss of a confirmed write
   raises `RowsLostError`.
-* A read during a write of the same row returns the row before the write or the row after it.
+* A read during a write of the same row returns either the old row or the new row.
 """
 
 from __future__ import annotations

@@ -83,8 +83,7 @@ class Shard {
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
 
-  // Drop the row of `key`, even if the row is due. Returns true if there was a row that was not
-  // due.
+  // Drop the row of `key`, even if the row is due. Returns true if the row existed and was not due.
   bool Erase(int64_t key);
   // Return the place of the row of `key`; Index::kNone if there is no row or if the row is due.
   uint32_t Place(int64_t key);
