@@ -97,7 +97,7 @@ def _converted(kind: Any, value: Any, path: str) -> Any:
 
 
 def members_of(kind: Any) -> list[Any]:
-    """Return a union's types that YAML values can have; for another type, a list with this type."""
+    """Return the possible types of a YAML value: the members of a union, or the type itself."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return [each for each in typing.get_args(kind) if typing.get_origin(each) != os.PathLike]
     return [kind]

@@ -81,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the native module finds the library in whatever folder it is.
+    """Load the MPI library from its folder, so that the native module finds the library.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.

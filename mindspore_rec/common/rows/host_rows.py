@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
-    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. These methods do not count
-    occurrences for admission, and do not train rows.
+    Keys are int64 arrays `[n]`, and values are float32 arrays `[n, dim]`. These methods do not
+    count occurrences for admission, and do not train rows.
     """
 
     @property
@@ -125,8 +125,8 @@ class HostRows(NativeAccess):
             opened: function that is called with the `RedisTier` when the tier is opened.
 
         Raises:
-            ValueError: the table already has rows, tiers, a device cache or rows of 8 bits; or the
-                table is distributed over several workers.
+            ValueError: the table already has rows, tiers or a device cache, stores rows of 8 bits,
+                or is distributed over several workers.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         native = self._synchronised()

@@ -35,9 +35,10 @@ class CountAdmission:
     """Policy that admits a key as soon as its count reaches the threshold in a training batch.
 
     The count is exact: the number of occurrences in training, times the lookup's
-    `faae_coefficient`. A key is admitted either for a whole batch or not at all. For a key that is
-    not admitted yet, lookups return the table's `unknown_value`, and no row is trained. A second
-    epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first epoch.
+    `faae_coefficient`. If a key is admitted, all its occurrences in the batch are admitted. For a
+    key that is not admitted yet, lookups return the table's `unknown_value`, and no row is trained.
+    A second epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first
+    epoch.
 
     Args:
         threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
@@ -82,11 +83,11 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved each time the limit of a row's idle time has
-    passed. With a threshold of 2, a key that was seen only once should not be admitted. The sketch
-    admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at
-    4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28
-    bytes.
+    If eviction by age is on, all counts are halved after every `max_idle_steps` steps; without this
+    limit, after every `max_idle_seconds` seconds of event time. With a threshold of 2, a key that
+    was seen only once should not be admitted. The sketch admits 16 % of the keys seen once at 1
+    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.

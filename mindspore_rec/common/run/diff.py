@@ -104,7 +104,7 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
-    """Return each row as one value, so that comparing two rows compares the rows' bytes."""
+    """Return each row as one value, so that a comparison of two values compares all bytes."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
 
 

@@ -219,7 +219,7 @@ def check_files(
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing, a link, or damaged. The message names the file.
+        CheckpointError: a file is missing, is a link, or is damaged. The message names the file.
     """
     for name, expected in manifest["files"].items():
         if names is not None and name not in names:

@@ -118,8 +118,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are left out. Rows that are older than all event times are assigned the first
-    event time.
+    the table's limit are left out. Rows without an event time are assigned the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different

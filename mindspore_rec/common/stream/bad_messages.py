@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if messages have been read. The offsets for `look_up` are then the offsets
-                of this run, and otherwise the offsets of an earlier run.
+            reading: True if messages have been read. If True, the returned offsets are from this
+                run; if False, they are from an earlier run.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -51,7 +51,7 @@ class Batch:
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
         before_step: function that a training calls just before the step of the batch. The function
-            sets state that belongs to the step, although batches are read ahead. Default: None.
+            sets state that must belong to this step, even if batches are read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -108,7 +108,8 @@ class BatchSource(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one pass, and yield dicts of columns, or tuples if columns have no names.
 
-        Before a batch is yielded, the tables of `iteration_tables` get the batch's event time.
+        Before a batch is yielded, the batch's event time is set on the tables of
+        `iteration_tables`.
         """
         return self._plain_batches(self.iteration_tables())
 
@@ -259,7 +260,8 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to it.
 
     So nested wrappers around a stream have the stream's state. A wrapper may leave out batches.
-    Even then, its state is the state after the last batch that was used in training.
+    Even if the wrapper leaves out batches, its state is the state after the last batch that was
+    used in training.
 
     Args:
         source: source of the batches.

@@ -2,7 +2,7 @@
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
 A data object that only passes on a stream's batches, such as an iterable with a length, can hide
-the stream. The watch detects a hidden stream when the stream is read.
+the stream from the training. The watch detects a hidden stream when the stream is read.
 """
 
 from __future__ import annotations

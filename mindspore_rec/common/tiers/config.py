@@ -50,8 +50,8 @@ class CacheConfig:
             are demoted to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
         policy: rule that selects the rows to demote from host memory. With 'lru', the least
-            recently trained rows are demoted first; with 'lfu', the rows that training has looked
-            up least often. Default: 'lru'.
+            recently trained rows are demoted first. With 'lfu', the rows that training has looked
+            up least often are demoted first. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
             are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
             reads the missing rows itself, during the step. Default: 2.

@@ -90,7 +90,7 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
 }
 
 // Returns the input x in the form that matrix products read. If matrix products read rounded
-// numbers, this is a rounded copy of x in temporary memory.
+// numbers, returns a rounded copy of x in temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;

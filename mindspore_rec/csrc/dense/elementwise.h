@@ -191,7 +191,7 @@ struct Elementwise {
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
   // `waves` computes the outputs [numbers, dim] of each row. `waves_gradient` computes the gradient
-  // of x, and adds three consecutive gradients to `sums`: those of frequencies, weight and bias.
+  // of x, and adds the consecutive gradients of frequencies, weight and bias to `sums`.
   void (*waves)(int64_t rows, const NumberWaves& waves, Block x, float* scratch, Block output);
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);

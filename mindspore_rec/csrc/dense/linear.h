@@ -55,7 +55,7 @@ class Linear : public Layer {
   // W^T. Backward: gradient of the input [rows, in] = gradient of the output [rows, out] W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
   void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
-  // Returns the weight in the form in which a device multiplies matrices by it.
+  // Returns the weight in the form that matrix products on a device read.
   Factor DeviceWeight(const BatchRun& run) const;
   int64_t rounded_ld() const { return (weight_ld() + 7) / 8 * 8; }
   void Activate(const SliceRun& slice) const;

@@ -25,7 +25,7 @@ Guarantees.
 * A second writer is refused, because the buckets contain the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
-  slots. A failed write may be repeated. A failed write leaves all rows that it has not written
+  slots. A failed write may be repeated. After a failed write, the rows that were not written are
   intact.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
 * The server's persistence determines which rows survive a crash of the server. With `appendonly
@@ -295,7 +295,7 @@ class RedisTier:
         Each row that exists during the whole scan is returned at least once.
 
         Args:
-            cursor: 0 to start, later the cursor that the previous call returned.
+            cursor: 0 in the first call, and then the cursor that the previous call returned.
             most: approximate number of rows to return.
 
         Returns:
@@ -327,7 +327,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket from an HSCAN cursor, which the process `life` made."""
+        """Return part of a bucket, from an HSCAN cursor of the server process `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)

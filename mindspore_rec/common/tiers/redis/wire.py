@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """Range `start:stop` of one command's rows, in the order of buckets."""
+    """Piece: the rows `start:stop` of one command, if all rows are sorted by bucket."""
 
     bucket: int
     start: int

@@ -60,7 +60,7 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted them: if the queue is full and the tier
+  // Forget the keys only after the queue has accepted the keys. If the queue is full and the tier
   // fails, the copies must still be erased.
   upper_.ForgetDeparted();
 }
