@@ -178,7 +178,7 @@ class BatchSource(ABC):
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state. Must be called before the first batch.
+        """Resume at the position of a state. Call this method before the first batch is read.
 
         Raises:
             TypeError, ValueError: `state` is not a state of this kind of source.
@@ -368,7 +368,7 @@ class BatchWrapper(BatchSource):
         return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state. Must be called before the first batch."""
+        """Resume at the position of a state. Call this method before the first batch is read."""
         if self._learner is None:
             self.source.load_state_dict(state)
             return
