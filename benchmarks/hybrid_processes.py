@@ -42,7 +42,7 @@ def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
 
 
 class Processes:
-    """Processes of one name: a single process, or the workers of a launcher, by rank.
+    """Processes with one name: a single process, or the workers of a launcher in the order of rank.
 
     Args:
         name: for messages.
@@ -51,7 +51,7 @@ class Processes:
         number: expected number of processes.
 
     Attributes:
-        about: each process's description of itself.
+        about: the description that each process sends of itself.
 
     Raises:
         RuntimeError: a process ended or was not ready in time; the message has the process's last

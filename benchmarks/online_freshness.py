@@ -9,8 +9,8 @@ With `--serving-workers`, a server with this number of processes replaces the `P
 request uses a new connection, so that any process may answer. At random times, one event with new
 keys is sent to the producer's topic. The script requests predictions for the event's keys until the
 answer differs from the answer for unknown keys. The freshness is the time from just before the
-event is sent until the answer differs. The time includes four waits: for Kafka, for full batches in
-the worker and the trainer, for the next delta, and until the predictor has loaded the delta.
+event is sent until the answer differs. This time includes four waits: for Kafka, for full batches
+in the worker and the trainer, for the next delta, and for the predictor to load the delta.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Server:
 
 @dataclass
 class Probe:
-    """Event that was sent and has no effect yet.
+    """An event that was sent, but has no effect yet.
 
     Args:
         value: the value of all fields of the event.

@@ -2,10 +2,10 @@
 """Training steps of the cells over histories, compared with the same networks in PyTorch.
 
 A step is forward, backward (with the gradient of the values) and Adam. PyTorch runs in a process of
-another interpreter (`--torch-python`), on the same batches and as many threads; our steps and
-PyTorch's steps alternate. PyTorch's form is the fastest of a padded and a packed form, eager and
-compiled. The second part measures the time per value, with and without a history of 5,000 values in
-the batch.
+another interpreter (`--torch-python`), on the same batches and with the same number of threads. Our
+steps and PyTorch's steps alternate. The time for PyTorch is the time of its fastest form: padded or
+packed, eager or compiled. The second part measures the time per value, with and without a history
+of 5,000 values in the batch.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 """Baselines of the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
 A baseline learns from the events of a part with some settings, and ranks the targets of the part's
-rows. The items of a row's history are never recommended, so they do not count. A recent history is
-the newest 10 or 50 items, each with the weight of the next newer item times `decay`.
+rows. The items of a row's history are never recommended, so ranks leave them out. A recent history
+has the newest 10 or 50 items. The weight of each item is the weight of the next newer item times
+`decay`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
     Args:
         part: the rows.
         last: number of the newest items that count. Default: None, all items.
-        decay: weight of an item by the weight of the next newer item. Default: 1.
+        decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """
     rows = part.rows
     number = np.diff(rows.history_offsets)
@@ -101,7 +102,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
 
 def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by the number of users in the last `days`; None counts all events."""
+    """Rank items by their number of users in the last `days` days; None counts all events."""
     events, days = part.events, settings["days"]
     is_new = np.ones(len(events.time), bool)
     if days is not None:
@@ -144,7 +145,8 @@ def _by_ease(part: Part, settings: Mapping[str, Any]) -> Scores:
 def _ease_weights(part: Part, ridge: float) -> np.ndarray:
     """Return EASE's weights ``[items, items]``.
 
-    With fewer users than items, the inverse follows from an inverse of the size of the users.
+    If there are fewer users than items, the inverse is computed from the inverse of a smaller
+    matrix, ``[users, items]`` times its transpose.
     """
     matrix = seen(part)
     if part.items <= part.users:
@@ -174,7 +176,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by transitions from the newest items to the items one, two and three places later.
+    """Rank by the transitions from the newest items to items one, two and three places later.
 
     A transition over s places counts ``skip ** (s - 1)``. The counts of an item are divided by
     their sum to the power `norm`.
