@@ -334,7 +334,7 @@ class BareProducts:
 
 
 def _three_digits(figure: float) -> float:
-    """Return a figure with three significant digits, so that a small one is not zero."""
+    """Return a figure with three significant digits, so that small figures do not become 0."""
     return float(f"{figure:.3g}")
 
 

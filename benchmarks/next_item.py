@@ -83,7 +83,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return the best settings of a baseline by the validation rows, and their NDCG@10."""
+    """Return the baseline's settings with the best validation NDCG@10, and this NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]

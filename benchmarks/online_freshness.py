@@ -55,7 +55,7 @@ class Answers(Protocol):
         ...
 
     def saved_at(self) -> float:
-        """Return when the trainer saved the newest served state, in seconds since 1970."""
+        """Return the time at which the newest served state was saved, in seconds since 1970."""
         ...
 
 
@@ -112,7 +112,7 @@ class Server:
         return np.array(output["data"], np.float32).reshape(output["shape"])
 
     def saved_at(self) -> float:
-        """Return when the trainer saved the server's newest state, in seconds since 1970."""
+        """Return the time at which the server's newest state was saved, in seconds since 1970."""
         return float(self._ask("GET", "/status")["saved_at"])
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
@@ -167,7 +167,7 @@ class Prober:
         self.waiting.append(probe)
 
     def ask(self) -> None:
-        """Ask the predictor which events have changed its answers so far."""
+        """Request predictions, to find the events that have changed the predictor's answers."""
         if not self.waiting:
             return
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]

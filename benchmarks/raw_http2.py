@@ -124,7 +124,7 @@ class RawHttp2:
         Args:
             path: of the method.
             *metadata: further headers.
-            headers_end: False leaves out the end of the headers. Default: True.
+            headers_end: False sends the headers without the flag END_HEADERS. Default: True.
         """
         stream = 1 + 2 * len(self.calls)
         headers = [

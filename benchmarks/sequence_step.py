@@ -65,7 +65,7 @@ class Data:
 
 
 def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator) -> np.ndarray:
-    """Return int64 [BATCHES, batch]: all lengths `longest`, or uniform from 0 to `longest`."""
+    """Return lengths, int64 [BATCHES, batch]: all `longest`, or uniform from 0 to `longest`."""
     if kind == "fixed":
         return np.full((BATCHES, batch), longest, np.int64)
     return rng.integers(0, longest + 1, (BATCHES, batch))
@@ -149,7 +149,7 @@ def torch_peer(net: str, data: Data, args: Any) -> Peer:
 
 
 def measure(net: str, data: Data, args: Any, beside_torch: bool) -> dict[str, Any]:
-    """Return the milliseconds of our step and PyTorch's step, and the ratio in pairs of steps."""
+    """Return the milliseconds of our and of PyTorch's step, and the ratio over pairs of steps."""
     with ExitStack() as stack:
         runs = {"ours": our_run(net, data)}
         about: dict[str, str] = {}

@@ -112,7 +112,7 @@ def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray
 
 
 def item_knn(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by the sum of cosines between the columns of the history's items and of the item."""
+    """Rank an item by the sum of its cosines with the items of the history."""
     return ranks_of(part, _by_cosines(part, settings))
 
 
@@ -205,7 +205,7 @@ def _chain(part: Part, skip: float, norm: float) -> sparse.csr_matrix:
 
 
 def als(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by implicit's alternating least squares; users' vectors follow from the histories."""
+    """Rank by ALS of the package implicit; users' vectors are computed from the histories."""
     from threadpoolctl import threadpool_limits
 
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
@@ -232,7 +232,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 
 
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by implicit's BPR, with users' vectors from the events before the part's time.
+    """Rank by BPR of the package implicit; users' vectors are from events before the part's time.
 
     A user without such events has a vector of zeros, so the items' biases alone decide.
     """

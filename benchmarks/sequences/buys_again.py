@@ -6,8 +6,8 @@
 
 The task is `retail_again` of `trees/tasks.py`: does this customer buy this item again within 30
 days? DIR is the same as for `beside_trees.py`. A row's history is the last 50 invoice lines of the
-customer before the row's time. For each line, the network reads the item and the hours since then,
-rounded down to a power of two. Lines that have the same time as the row, such as lines of the same
+customer before the row's time. For each line, the network reads the item, and the number of binary
+digits of the hours since then. Lines that have the same time as the row, such as lines of the same
 invoice, are not in the history.
 
 Without history, the same network is trained on the same rows with empty lists. The command
@@ -82,7 +82,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Return the hours in each time, rounded down to a power of two, as a text.
+    """Return the number of binary digits of the hours in each time, as a text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()

@@ -172,7 +172,7 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of an event and a later event that its state predicts, both in rising order.
+    """Return pairs: an event, and a later event that its state predicts; both in rising order.
 
     Args:
         events: events, ordered by user, then by time.
@@ -231,7 +231,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return `number` items, the batch's targets and others, and what the loss reads of them."""
+    """Return the batch's targets with drawn items, `number` in all, and their probabilities."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -370,7 +370,7 @@ def trained(
 
 
 def net_scores(net: NextItemNet, part: Part, length: int) -> Scores:
-    """Return the function that returns scores of rows, by the newest `length` events of each."""
+    """Return a function that returns scores of rows, from each row's newest `length` events."""
     net.set_train(False)
     rows = part.rows
     ends = rows.history_offsets[1:]

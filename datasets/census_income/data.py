@@ -112,8 +112,8 @@ def load(
 
     Returns:
         Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical
-        column, under the column's name. Amounts become log(1 + x). Numbers are standardized by the
-        mean and standard deviation of the training split.
+        column, under the column's name. Amounts become log(1 + x). Numbers are standardized with
+        the mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.
