@@ -201,5 +201,5 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
 
 
 def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:
-    """Return the median of the whole step's time, divided by that of bare products and tables."""
+    """Return the median ratio of the whole step's time to the time of products and tables."""
     return float(np.median(times[whole] / (times["products"] + times["tables"])))

@@ -8,9 +8,9 @@ validation rows' AUC has not risen for 50 trees.
 
 `LightGBM-statistics` and `CatBoost-statistics` also read the numbers of the `TargetStatistics` in
 the schema from `infer_schema`. These numbers are the mean label and the frequency of each value and
-of each pair of values. They are computed from the network's training rows. `LightGBM-refit` trains
-again on training and validation rows together, with the same number of trees, as `train.refit`
-does.
+of each pair of values. The numbers are computed from the network's training rows. `LightGBM-refit`
+trains again on training and validation rows together, with the same number of trees, as
+`train.refit` does.
 """
 
 from __future__ import annotations

@@ -179,13 +179,13 @@ def _movielens_random(data: Path) -> Parts:
 
 
 def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
-    """Return a mask of rows, which is drawn by the rows' positions."""
+    """Return a mask of rows that draws each row with the probability `share`."""
     mask: np.ndarray = np.random.default_rng(seed).random(rows) < share
     return mask
 
 
 def _last_time(rows: pd.DataFrame, share: float) -> pd.Timestamp:
-    """Return the last time among the first rows, which are a share of all rows."""
+    """Return the time of the row at position `share` times the number of rows."""
     return rows[TIME].iloc[int(len(rows) * share)]
 
 
