@@ -265,7 +265,7 @@ class BareProducts:
 
     Args:
         layers: (in, out) of each layer. Layers with one output are left out. The products of these
-            layers are reductions, whose speed is limited by memory in any library.
+            layers are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

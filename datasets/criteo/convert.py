@@ -66,8 +66,8 @@ def convert(
         The counts of `ReadReport`, also in the manifest under ``source``.
 
     Raises:
-        ValueError: there is no good row, a row is bad and ``strict`` is True, an argument is out of
-            range, or another conversion to ``output`` was interrupted.
+        ValueError: there are no good rows; a row is bad and ``strict`` is True; an argument is out
+            of range; or a conversion with other settings to ``output`` was interrupted.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
     """

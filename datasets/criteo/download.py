@@ -2,8 +2,8 @@
 """Fetch Criteo's Kaggle archive: ``python -m datasets.criteo.download --help``.
 
 The archive is from Criteo and has about 4.6 GB. The licence is in the archive's readme.txt. Criteo
-publishes no digest, so no digest is built in. The command prints the archive's digest; pass this
-digest with ``--sha256`` to check the next download.
+publishes no digest, so the command cannot check the download by itself. The command prints the
+archive's digest; pass this digest with ``--sha256`` to check the next download.
 """
 
 from __future__ import annotations

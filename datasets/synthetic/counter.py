@@ -51,7 +51,7 @@ def uniform(words: np.ndarray) -> np.ndarray:
 def irwin_hall(words: np.ndarray) -> np.ndarray:
     """Return nearly normal float32 of mean 0 and variance 1: sums of a word's four 16-bit parts.
 
-    Values are at most 3.47 in absolute value, so no single value can decide a label alone.
+    Values are at most 3.47 in absolute value, so a single value never decides a label.
 
     Example:
         >>> round(float(irwin_hall(stream_words(0, "x", np.arange(100_000))).std()), 1)

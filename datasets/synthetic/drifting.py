@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A click stream whose values appear, live for a known time and vanish."""
+"""A click stream. Its values appear, live for a known time and vanish."""
 
 from __future__ import annotations
 
