@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IdColumns: finds the columns of a batch whose ids a network looks up, for each table."""
+"""IdColumns: finds, for each table, the columns of a batch with the ids that a network looks up."""
 
 from __future__ import annotations
 

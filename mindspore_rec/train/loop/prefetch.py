@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Begin to read from a feed, already started; all workers prefetch equally many batches."""
+        """Begin to read from a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 

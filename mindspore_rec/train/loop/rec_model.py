@@ -95,18 +95,19 @@ class RecModel(ModelEvaluation):
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema, the loss of the schema's labels: the log loss of labels
-            with two values, the squared error of numbers, times the weight if rows have weights.
+            network was made from a schema, this is the loss of the schema's labels. Labels with two
+            values have the log loss, labels that are numbers have the squared error. If rows have
+            weights, the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None; if the network was made from a schema and
             `loss_fn` is None too, `LazyAdam` with the `default_learning_rate` of the network, 0.002
             for most networks.
-        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
-            the network was made from a schema, the metrics may be a list of names: 'auc',
-            'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and 'rmse', 'mse',
-            'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels with two
-            values, 'rmse' of labels that are numbers. If the rows have weights, metrics chosen by
-            name weight the rows, except 'gauc'.
+        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
+            For a network that was made from a schema, the metrics may be a list of names. The names
+            are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and
+            'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels
+            with two values, 'rmse' of labels that are numbers. If the rows have weights, all
+            metrics chosen by name, except 'gauc', use the weights.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
@@ -714,9 +715,10 @@ class RecModel(ModelEvaluation):
         """Return the network's output for the inputs; no table changes.
 
         Args:
-            *predict_data: the network's inputs, Tensors or NumPy arrays. If the network was made
-                from a schema, the argument may also be rows: a DataFrame, an Arrow Table, a dict of
-                columns, a list of dicts, or a `mindspore_rec.data.Rows`. The rows need no labels.
+            *predict_data: the network's inputs, Tensors or NumPy arrays. For a network that was
+                made from a schema, rows are also accepted, as a DataFrame, an Arrow Table, a dict
+                of columns, a list of dicts, or a `mindspore_rec.data.Rows`. The rows need no
+                labels.
             backend: only None is supported.
             config: only None is supported.
 
@@ -738,11 +740,11 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function as `predict`, for rows whose histories go on with the events of rows.
+        """Return a function like `predict` that adds the events of further rows to histories.
 
-        `predict` looks histories that are kept from rows up among the events of the training. The
-        rows of a test are events too: each row's history has the earlier rows of the test, as in
-        `eval`. No table changes.
+        If histories are kept from rows, `predict` uses only the events of the training. The
+        returned function also uses the events in `events`. If `events` are the rows of a test, a
+        row's history contains the earlier rows of the test, as in `eval`. No table changes.
 
         Args:
             events: rows of raw columns, with the labels that decide which rows are events.
@@ -812,8 +814,8 @@ class RecModel(ModelEvaluation):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the model: schema, network, tables, and the optimizer's state.
 
-        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it for requests of raw
-        columns.
+        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves it for requests of
+        raw columns.
 
         Args:
             path: directory to make.

@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str], metrics: Any = None) -> RecModel:
 
     Args:
         path: directory that `RecModel.save` wrote, or the directory of a `RecCheckpoint` with the
-            model's `publication` and `states`, whose newest state is loaded.
+            model's `publication` and `states`. The newest state in the directory is loaded.
         metrics: metrics, as for `RecModel`. Default: the default metrics of the labels.
 
     Returns: A model with the default loss and optimizer, which can predict, and can be trained

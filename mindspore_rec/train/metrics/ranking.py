@@ -93,8 +93,8 @@ class RankingMetric(_ListMetric):
         """Add rows by the ranks of their targets.
 
         Args:
-            rank: ``[B]``, the rank of one target per row; with offsets ``[N]``, the concatenated
-                ranks of all rows.
+            rank: ``[B]``, the rank of one target per row; or, if `offsets` is set, ``[N]``, the
+                concatenated ranks of all rows.
             offsets: ``[B + 1]``; row b has the ranks from ``offsets[b]`` up to ``offsets[b + 1]``.
                 Default: None.
 
@@ -207,7 +207,8 @@ class MRR(RankingMetric):
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 
     Args:
-        k: rows without a target among the first k items count 0. Default: None, all items.
+        k: number of items at the top of a ranking; a row without a target among them counts 0.
+            Default: None, all items.
 
     Inputs of ``update``: as in :class:`Recall`.
 

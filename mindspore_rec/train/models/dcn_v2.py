@@ -147,7 +147,7 @@ class DCNv2(Network):
 
 
 def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
-    """Return the experts' settings, None for full matrices, and whether layers are stacked."""
+    """Return the experts' settings (None for full matrices), and whether layers are stacked."""
     if isinstance(cross, Mapping):
         try:
             cross = CrossMixture(**cross)

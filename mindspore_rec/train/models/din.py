@@ -30,13 +30,13 @@ class DIN(Network):
     that the row scores. The sum is a `TargetAttention`: events like the candidate have more weight.
     An empty history has the sum 0.
 
-    The candidate of a history is the category of the row with the `table` of the history. Side
-    columns with keys extend the vectors of the events, and the category with the `table` of a side
-    column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history. A side
+    column with keys extends the vectors of the events, and the category with the same `table` as
+    this column extends the candidate. Numbers and times of events are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
-    https://arxiv.org/abs/1706.06978. The products of candidate and sum are from the authors'
-    program, and the perceptron has rectifiers.
+    https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.
+    The perceptron uses rectifiers.
 
     Args:
         schema: the `Schema` of the data, with at least one history.

@@ -15,7 +15,7 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: the state of a history by attention without softmax, times the scored item.
+    r"""HSTU: the state of a history, from attention without softmax, times the scored item.
 
     The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
 

@@ -36,9 +36,10 @@ class InputLayer(nn.Cell):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
-        members: number of members. With more than 1, the cell returns the rows of all members, one
-            member after the other, and each member multiplies its rows by learned factors. The
-            factors start with a random sign, 1 or -1, for each vector and number. Default: 1.
+        members: number of members. With more than 1 member, the cell returns the rows of all
+            members, one member after the other, and each member multiplies its rows by learned
+            factors. The factors start with a random sign, 1 or -1, for each vector and number.
+            Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.embedding` returns.

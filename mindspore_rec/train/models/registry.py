@@ -77,7 +77,7 @@ def get(model: str) -> type[Any]:
 
 
 def register(name: str, kind: _Kind | None = None) -> Any:
-    """Give a model a name in this process; a function, or a decorator of the class.
+    """Register a model's class under a name in this process; also usable as a class decorator.
 
     Args:
         name: the name, without a colon.
@@ -134,8 +134,10 @@ def build(
         recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
             `settings`, its `name` and its `seed`, such as `Network.recipe` returns.
         schema: the `Schema` of the data.
-        name: prefix of the tables' names. Default: the recipe's, or else the model's.
-        seed: seed of the tables' initial values. Default: the recipe's, or else 0.
+        name: prefix of the tables' names. Default: the name in the recipe or, without one, the
+            model's default name.
+        seed: seed of the tables' initial values. Default: the seed in the recipe or, without one,
+            0.
 
     Raises:
         TypeError, ValueError: the recipe has an unknown key, the model has no such setting, or a
@@ -173,7 +175,7 @@ def _of_module(home: str, model: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Return the module that a file makes; the same module for the same file."""
+    """Run a file as a module and return the module; a second call returns the same module."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} with a model")
     whole = path.resolve()

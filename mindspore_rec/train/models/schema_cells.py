@@ -66,7 +66,7 @@ class SchemaEmbedding(nn.Cell):
         return next((number for number, each in groups if history in each.histories), None)
 
     def table_of(self, group: int) -> HashTable:
-        """Return the table of a group, which is made if no field of `ids` is in it."""
+        """Return the table of a group; make the table if no field of `ids` uses it."""
         if group not in self._tables:
             self._tables[group] = HashTable(self._configs[group])
         return self._tables[group]

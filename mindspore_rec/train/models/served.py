@@ -24,7 +24,7 @@ BUILDER = "mindspore_rec.models:served"
 
 
 class Served(nn.Cell):
-    """Network that returns probabilities; for a label that is a number, the number.
+    """Network that returns probabilities or, for a label that is a number, predicted numbers.
 
     Args:
         network: a network that was made from a schema.
@@ -33,14 +33,15 @@ class Served(nn.Cell):
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
         arrays: the further arrays of `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left out
             if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor `[B]`,
-            are without the last offset, as in requests of the Open Inference Protocol.
+            exclude the last offset, as in requests of the Open Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
 
     Attributes:
         input_names: names of the inputs.
-        input_offsets: for the name of each input with values of a history, the name of its offsets.
+        input_offsets: dict from the name of each input with a history's values to the name of the
+            input with the offsets.
     """
 
     def __init__(self, network: Network) -> None:
@@ -59,7 +60,7 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input, the place of values whose number is appended to the offsets, or -1.
+        # For each input of offsets, the index of its values, whose number is appended; else -1.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )
@@ -137,7 +138,7 @@ def recipe_of(model: Mapping[str, Any] | None) -> tuple[dict[str, Any], Schema] 
     """Return recipe and schema from the entry `model` of a manifest; None for other networks.
 
     Raises:
-        ValueError: the entry is of this library's networks, but its arguments are not.
+        ValueError: the entry names this library's builder, but has wrong arguments.
     """
     if model is None or model["builder"] != BUILDER:
         return None

@@ -185,7 +185,7 @@ class FusedGraph(FusedLayer):
         return ""
 
     def set_compute_dtype(self, compute_dtype: str) -> FusedGraph:
-        """Set the type of the factors of all layers' products, as in `FusedLayer`."""
+        """Set the type of the factors in all layers' products, as in `FusedLayer`."""
         for layer in self.fuses():
             layer.set_compute_dtype(compute_dtype)
         return super().set_compute_dtype(compute_dtype)
@@ -194,8 +194,8 @@ class FusedGraph(FusedLayer):
         """Call the layers one by one, and return the outputs."""
         values: Any = ()
         for i in range(len(inputs)):
-            # MindSpore has no kernel that adds bfloat16 gradients, so inputs of several layers are
-            # cast.
+            # MindSpore has no kernel that adds bfloat16 gradients, so inputs that several layers
+            # read are cast.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()

@@ -37,7 +37,7 @@ class HSTU(nn.Cell):
     The projections, the attention, the normalization of the attention and the gates of a list are
     computed as in `HistoryTransformer`: without padding, and with 16 rows of scores at a time.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. Here all

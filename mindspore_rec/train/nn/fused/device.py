@@ -62,7 +62,7 @@ def set_dense_device(device: str) -> None:
         RuntimeError: there is no GPU with index N, its compute capability is below 8.0, or the
             driver or a library is missing. The error is also raised if `MINDSPORE_REC_ONEDNN=off`
             prevents operators for layers in this process, or if the process is one of several
-            workers. After this error, the device is unchanged.
+            workers. After a RuntimeError, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
     Example:

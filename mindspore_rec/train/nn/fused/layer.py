@@ -178,7 +178,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the other layers that the fused form computes."""
+        """Return the layers inside this layer that the fused form computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:

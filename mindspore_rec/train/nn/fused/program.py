@@ -374,7 +374,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks to apply in a layer, and True if no step must follow."""
+    """Return the activation and masks to apply in a layer, and True if no other step is needed."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks
