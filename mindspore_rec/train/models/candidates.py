@@ -95,8 +95,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return, for each field with one key, its part of an InputLayer's output and its index
-    there."""
+    """Return the part of an InputLayer's output, and the index in it, by the field's name."""
     places = {}
     part = 0
     for table in schema.tables:

@@ -32,10 +32,11 @@ class HSTU(nn.Cell):
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
     normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
     values in the history and on the bucket of the time between the values. All heads share the
-    biases. The weights have no softmax, so an output also tells how often similar values occurred.
+    biases. The weights have no softmax, so an output also depends on how often similar values
+    occurred.
 
     The projections, the attention, the normalization of the attention and the gates of a list are
-    computed as in `HistoryTransformer`: without padding, and with 16 rows of scores at a time.
+    computed without padding, and with 16 rows of scores at a time, as in `HistoryTransformer`.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 

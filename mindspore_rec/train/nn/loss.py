@@ -26,9 +26,9 @@ class BCEWithLogitsLoss(nn.LossBase):
     On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
     y_i`, divided by the number of logits if `reduction` is 'mean'; the backward pass scales this
     gradient. The loss is summed in float64, in an order that does not depend on the number of
-    threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` in the cases that the operator does not
-    support: a `weight` or `pos_weight`, reduction 'none', types other than float32, devices other
-    than the CPU, `mindspore.export`, and `MINDSPORE_REC_ONEDNN=off`.
+    threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` if the operator does not support the
+    case. These cases are a `weight` or `pos_weight`, reduction 'none', types other than float32,
+    devices other than the CPU, `mindspore.export`, and `MINDSPORE_REC_ONEDNN=off`.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 

@@ -105,8 +105,8 @@ class DenseStep(nn.Cell):
 class DenseNorm(nn.Cell):
     """Cell that returns the squared norm of dense gradients.
 
-    The native core adds float64 sums of fixed pieces in a fixed order, so that the bits do not
-    depend on the number of threads.
+    The native core adds float64 sums of fixed pieces in a fixed order, so that the result is
+    identical bit for bit for any number of threads.
 
     Args:
         native: True if the native core computes the sum, False if MindSpore's operators do.

@@ -149,7 +149,7 @@ class DeviceTier(nn.Cell):
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the
-                message contains the required number of rows. After this error the table is
+                message contains the required number of rows. After a ValueError, the table is
                 unchanged.
         """
         array = ids.asnumpy() if isinstance(ids, Tensor) else np.ascontiguousarray(ids)

@@ -118,9 +118,9 @@ class StaticParameter(TableParameter):
     def start_from(self, values: Tensor | np.ndarray) -> None:
         """Set the initial values of a new table.
 
-        If MindSpore loads weights right after this call, the table's rows count as missing. In
-        contrast, rows that `set_data` sets count as the rows of weights that MindSpore loads right
-        afterwards.
+        If MindSpore loads weights right after this call, the table's rows count as missing. After a
+        call of `set_data`, in contrast, the rows count as a part of the weights that MindSpore
+        loads next.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

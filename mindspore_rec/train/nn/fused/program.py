@@ -236,7 +236,8 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each of some equal groups of columns by its column of `scales`."""
+        """Multiply each group of columns by the group's column of `scales`; groups have one
+        width."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
