@@ -236,8 +236,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each group of columns by the group's column of `scales`; groups have one
-        width."""
+        """Multiply each of the equally wide groups of columns by its column of `scales`."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
