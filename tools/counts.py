@@ -243,7 +243,7 @@ def pronouns() -> list[str]:
 
 
 def readme_lines() -> list[str]:
-    """Lines of the first page."""
+    """Lines of the file README.md."""
     readme = ROOT / "README.md"
     return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
 

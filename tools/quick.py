@@ -7,11 +7,12 @@
 
 `bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
 since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
-files in the folders of changed files, and those that include a changed header, directly or not. The
-nearest files are first. `cpp` compiles these files until `CPP_SECONDS` are over, and prints the
-compiled files. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until `--seconds`
-are over, `pytest` runs the tests that import a changed file, directly or not, the nearest first.
-The command prints the number of test files that ran; `bash build.sh test` runs all tests.
+files in the folders of changed files, and the C++ test files that include a changed header,
+directly or indirectly. The nearest files are first. `cpp` compiles these files until `CPP_SECONDS`
+are over, and prints the compiled files. `pytest` runs changed test files and the checks of
+`ALWAYS`. Then, until `--seconds` are over, `pytest` runs the tests that import a changed file,
+directly or indirectly, the nearest first. The command prints the number of test files that ran;
+`bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a package's public name counts as its defining file.
+    """The imports between files; a package's public name counts as the file that defines the name.
 
     Args:
         files: Python files, relative to the root.
@@ -217,7 +218,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
     If two files are equally near, a file in a folder with a changed file is first. The slowest test
-    files run last, except those that were changed.
+    files run last, except changed test files.
     """
     from tests.support.slow_tests import SLOW
 
@@ -390,11 +391,11 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the C++ test files that a change may break, the nearest first.
 
-    These are the tests in the folder of a changed file, or in the nearest folder above with tests;
-    tests that include a changed header, also through other headers; and tests that include the
-    header of a changed `.cc` or `.inl` file. Changed test files count as the nearest. Tests in the
-    same folder are as near as tests that include a changed header directly. Tests in a folder above
-    are less near.
+    A returned file is in the folder of a changed file, or in the nearest folder above with tests;
+    or it includes a changed header, also through other headers; or it includes the header of a
+    changed `.cc` or `.inl` file. Changed test files count as the nearest. Tests in the same folder
+    are as near as tests that include a changed header directly. Tests in a folder above are less
+    near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]

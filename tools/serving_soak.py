@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that sends one kind of request at a fixed rate; latency counts from the due time."""
+    """A thread that sends one kind of request at a fixed rate; latency starts at the due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)

@@ -66,8 +66,7 @@ class LengthConfig:
     Args:
         batch_size: rows of a batch, at least 1. Default: 256.
         epochs: maximum number of epochs, at least 1; a run keeps the epoch with the best AUC on the
-            validation rows.
-            Default: 8.
+            validation rows. Default: 8.
         learning_rate: of LazyAdam. Default: 0.003.
         seed: seed of the rows and of the network. Default: 0.
 
@@ -134,8 +133,8 @@ def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[st
         save: directory in which to save the model of the best epoch. Default: None.
 
     Returns:
-        Dict of `seed`, `auc` and `log_loss` on the test rows, `bayes_auc`, the AUC of the true
-            probabilities, `valid_auc` after each epoch, and `seconds`.
+        Dict with the keys `seed`, `auc` and `log_loss` (on the test rows), `bayes_auc` (the AUC of
+            the true probabilities), `valid_auc` (after each epoch) and `seconds`.
     """
     began = time.perf_counter()
     rows, valid, test = config.data.draw(config.train.seed)

@@ -190,8 +190,10 @@ def _names_of(base: type) -> set[str]:
 def _where(name: str) -> tuple[str, str]:
     """Return phase and cell from an operator's full name, such as
     'Default/network-LossCell/network-DCN/deep-MLP/layers-SequentialCell/0-Dense/MatMul-op2'."""
-    parts = name.split("/")[:-1] phase = {"Gradients": "gradient", "Expand":
-    "expanded"}.get(name.partition("/")[0], "forward") cells = [] for part in parts:
+    parts = name.split("/")[:-1]
+    phase = {"Gradients": "gradient", "Expand": "expanded"}.get(name.partition("/")[0], "forward")
+    cells = []
+    for part in parts:
         cell, dash, kind = part.partition("-")
         if cell == "optimizer" and dash:
             return "update", ""

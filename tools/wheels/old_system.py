@@ -83,7 +83,7 @@ def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return the newest version of each defined symbol that is within `LIMITS`.
+    """Return each defined symbol with the newest version that `LIMITS` allows.
 
     Example:
         >>> kinds = (True, False, 0, False)
