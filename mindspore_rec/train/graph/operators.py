@@ -91,7 +91,7 @@ class TableOperator(ops.Custom):
         """Give different attributes to operators of one function with different output dtypes.
 
         PyNative mode caches dtypes by function and attributes. Without the attribute set here, an
-        operator would get the cached dtypes of another operator.
+        operator would use the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -175,9 +175,9 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Set the number of threads that one table operator uses, including the calling thread.
 
-    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`. If the variable is
-    not set, the value is the number of CPUs on which the process may run. Results do not depend on
-    the number of threads.
+    The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
+    variable is not set, the initial number is the number of CPUs on which the process may run.
+    Results do not depend on the number of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.

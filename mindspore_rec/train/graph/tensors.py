@@ -128,7 +128,7 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 def row_count(batch: tuple[Tensor, ...]) -> int:
     """Return the number of rows of a batch: the length of the last column, which is the label.
 
-    The first column cannot be used, because its rows may have different lengths.
+    The length of the first column is not the number of rows if the rows have different lengths.
 
     Example:
         >>> row_count((Tensor(np.zeros(7)), Tensor(np.zeros((3, 1)))))

@@ -33,7 +33,7 @@ _OF_EACH = (
 
 @ops.constexpr
 def _check_axes(prediction: int, label: int) -> None:
-    """Check that prediction and label have the same number of axes, when a graph is compiled.
+    """When a graph is compiled, check that prediction and label have the same number of axes.
 
     With a `raise` inside the graph, MindSpore 2.10 would warn about every graph.
     """

@@ -143,7 +143,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call this after each step while `watching`."""
+        """Compare a batch with its step's lookups; call after each step if `watching` is True."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -184,7 +184,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
     """Return the windows whose ids have the hash `digest`.
 
-    If no column has such a window, search the joined columns.
+    If no column has a window with this hash, search the joined columns.
     """
     for places in (range(len(columns)), [-1]):
         windows = [

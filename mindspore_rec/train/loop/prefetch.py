@@ -54,7 +54,7 @@ class PrefetchStage:
     Args:
         tables: all tables of the network, including tables without a cache.
         prefetch_ids: function as for `IdColumns`. Default: None; the first step then shows which
-            columns have the ids.
+            columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.

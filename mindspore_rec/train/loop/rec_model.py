@@ -99,9 +99,9 @@ class RecModel(ModelEvaluation):
             values have the log loss, labels that are numbers have the squared error. If rows have
             weights, the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None; if the network was made from a schema and
-            `loss_fn` is None too, `LazyAdam` with the `default_learning_rate` of the network, 0.002
-            for most networks.
+            `network.trainable_params()`. Default: None. If the network was made from a schema and
+            `loss_fn` is None too, the default is `LazyAdam` with the network's
+            `default_learning_rate`, which is 0.002 for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
             For a network that was made from a schema, the metrics may be a list of names. The names
             are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and
@@ -126,10 +126,11 @@ class RecModel(ModelEvaluation):
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. A table needs the function if its cache prefetches rows
-            and the network computes its ids. Set it before training. Default: None, for networks
-            whose ids are all columns of the batch or fields of columns. If `prefetch_ids` is None,
-            the first training step shows which columns contain each table's ids.
+            an array or a list of arrays. A table needs the function if the table's cache prefetches
+            rows and the network computes the table's ids. Set it before training. Default: None,
+            which suffices if all ids are columns of the batch, or fields of columns. If
+            `prefetch_ids` is None, the first training step shows which columns contain each table's
+            ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -284,9 +285,9 @@ class RecModel(ModelEvaluation):
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
                 such as a checkpoint are called. A NaN or infinite number in a column of a batch is
-                also an error, whose message names column and row. The loss can be finite although a
-                column contains NaN, because MindSpore's ReLU turns NaN into 0. The argument is
-                ignored if `StopOnNaN` is among the callbacks. Default: True.
+                also an error; the error's message names the column and the row. The loss can be
+                finite although a column contains NaN, because MindSpore's ReLU turns NaN into 0.
+                The argument is ignored if `StopOnNaN` is among the callbacks. Default: True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
@@ -534,8 +535,8 @@ class RecModel(ModelEvaluation):
     def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
         """Return training batches of rows, for a network that was made from a schema.
 
-        `train` and `fit` convert rows to such batches themselves. Call `batches` if another
-        function, such as `RecCheckpoint.restore`, also needs the batches.
+        `train` and `fit` convert rows to batches themselves. Call `batches` if another function,
+        such as `RecCheckpoint.restore`, also needs the batches.
 
         Args:
             rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the

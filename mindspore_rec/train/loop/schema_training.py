@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """Return a text on how to make rows of data that a user may mistake for rows, or None."""
+    """Return, for a path or a Series, a text on how to make rows from it; None for other data."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":
@@ -154,7 +154,7 @@ class SchemaTraining:
     def batches(
         self, data: Any, argument: str, metrics: Any, is_train: bool, batch_size: int | None = None
     ) -> Any:
-        """Return batches of arrays if data are raw rows; other data unchanged.
+        """Return batches of arrays if data are raw rows; return other data unchanged.
 
         If the schema has histories that are kept from rows, the batches contain these histories.
 
@@ -163,8 +163,8 @@ class SchemaTraining:
                 columns, such as a `KafkaSource`; or other data.
             argument: name of the data in messages.
             metrics: metrics of the model, by name.
-            is_train: True for training data, which are shuffled, and from which the scales learn if
-                they have learned nothing.
+            is_train: True for training data. Training data are shuffled, and the scales learn from
+                the data if the scales have learned nothing.
             batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
                 rows, for training; 8192 for evaluation.
 
@@ -221,7 +221,7 @@ class SchemaTraining:
         )
 
     def _check_weights_taken(self, metrics: Any, source: ArrowBatches, argument: str) -> None:
-        """Raise ValueError if rows were thinned, and a metric would not weight them."""
+        """Raise ValueError if rows were thinned and a metric would ignore the rows' weights."""
         for name, metric in metrics.items() if isinstance(metrics, Mapping) else ():
             taken = isinstance(metric, BinaryMetric) and (
                 metric.weighted if self.own_metrics else metric.takes_weights

@@ -58,8 +58,8 @@ class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
     A row is one ranking of items, and its targets are the items that are relevant. An item with the
-    same score as a target counts half (mid rank), so a target's rank is the middle of the ranks
-    with its score.
+    same score as a target counts half (mid rank), so a target's rank is the middle of the ranks of
+    all items with the target's score.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with

@@ -31,8 +31,8 @@ class BST(Network):
     events of history h are :math:`v_{hj}`, oldest first, and :math:`c_h` is the vector of the
     candidate, the item that the row scores. The candidate is the last value of its history. The
     perceptron reads the last block's output for the candidate, which has attended to all events. A
-    block is a `HistoryTransformer`, and the first block adds the vectors of positions. The row of
-    an empty history attends to its candidate only.
+    block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a history
+    is empty, the candidate attends only to itself.
 
     The candidate of a history is the row's category with the same `table` as the history. A side
     column with keys extends the vectors of the events, and the category with the same `table` as
@@ -160,7 +160,7 @@ class _AppendCandidate(nn.Cell):
         - **offsets** (Tensor): int64 `[B + 1]`.
 
     Outputs:
-        Tuple of the longer lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
+        Tuple of the extended lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
     """
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Any:

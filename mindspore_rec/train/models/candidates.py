@@ -95,7 +95,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return the part of an InputLayer's output, and the index in it, by the field's name."""
+    """Return, by field name, the part of an InputLayer's output and the index in that part."""
     places = {}
     part = 0
     for table in schema.tables:

@@ -13,8 +13,8 @@ __all__ = ["Features"]
 class Features(ABC):
     """Description of the arrays that a network reads; its methods make the cells that look up ids.
 
-    A `Schema` is such a description for the networks of `mindspore_rec.models`. For arrays that
-    have no schema, write a subclass.
+    For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
+    that have no schema, write a subclass.
 
     A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
     the field's id or the mean of the embeddings of a list of ids.
@@ -45,7 +45,7 @@ class Features(ABC):
         """Return a cell that returns the vectors of all fields.
 
         The cell's input is the array `ids`. The output is a tuple of float32 Tensors
-        `[B, vectors, dim]`, which together have the vectors of all fields in the order of the
+        `[B, vectors, dim]`, which together contain the vectors of all fields in the order of the
         fields. The attribute `parts` of the cell is a tuple of the pairs (vectors, dim) of these
         Tensors.
 
@@ -78,7 +78,7 @@ class Features(ABC):
 
     @property
     def usual_width(self) -> int:
-        """Number of floats in a vector of a number, which is the width of most fields' vectors."""
+        """Number of floats in the vector of a number; most fields' vectors have the same width."""
         return max(self.widths, key=self.widths.count)
 
     def one_width(self, model: str) -> int:

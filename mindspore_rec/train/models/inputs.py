@@ -47,8 +47,8 @@ class InputLayer(nn.Cell):
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
-            then the numbers or their vectors. `widths` has the number of floats of each part. With
-            several members, each part has `members` times B rows.
+            then the numbers or their vectors. `widths` contains the number of floats of each part.
+            With several members, each part has `members` times B rows.
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.

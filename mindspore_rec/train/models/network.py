@@ -77,8 +77,8 @@ class Network(nn.Cell):
         members: number of members.
         label_scale: a `LabelScale` with mean and deviation of the labels; None if no label of the
             schema is a number.
-        users: tables with the last events of each user, one for each `KeptHistoryColumn` of the
-            schema; only if there are any.
+        users: tables with the last events of each user, one table for each `KeptHistoryColumn`;
+            missing if the schema has no `KeptHistoryColumn`.
         varying_inputs: True if the schema has histories, whose number of values differs from batch
             to batch.
 
@@ -138,8 +138,8 @@ class Network(nn.Cell):
     def store_users(self, cache: CacheConfig) -> None:
         """Keep the last events of users within a limit of host memory; call it before training.
 
-        The tables `users` begin again without rows. The rows beyond the limit are on an SSD or on
-        Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+        The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
+        or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
 
         Args:
             cache: the tiers. Each table stores its rows in these tiers; rows are not read ahead.
@@ -193,7 +193,8 @@ class Network(nn.Cell):
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
         The network then learns only the differences of rows from the mean. `RecModel` calls this
-        method if it trains a new network on rows. A program that trains on a stream may call it.
+        method if it trains a new network on rows. A program that trains on a stream may call this
+        method.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.
@@ -226,8 +227,8 @@ class Network(nn.Cell):
         `mindspore_rec.models.build` makes a new network from these values.
 
         Returns:
-            Dict of the name of the model (`model`), the arguments of the class (`settings`), and
-            its arguments `name` and `seed`.
+            Dict with the keys `model` (the name of the model), `settings` (the settings of the
+            class), `name` and `seed`.
 
         Raises:
             ValueError: the network was not made from a schema, or its class cannot be found again

@@ -41,8 +41,8 @@ def get(model: str) -> type[Any]:
     """Return the class of a model.
 
     Args:
-        model: a name of `names`, a class in a file, such as 'my_file.py:MyNet', or a class in a
-            module, such as 'my_package.nets:MyNet'. A file is run as a module.
+        model: a name that `names` returns, a class in a file, such as 'my_file.py:MyNet', or a
+            class in a module, such as 'my_package.nets:MyNet'. A file is run as a module.
 
     Raises:
         TypeError: `model` is not a text, or the class does not derive from `Network`.

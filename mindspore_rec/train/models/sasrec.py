@@ -24,10 +24,10 @@ class SASRec(NextItemNetwork):
     In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first, and
     :math:`c_h` is the vector of the candidate, the item that the row scores. The state
     :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
-    a `HistoryTransformer`, and the first block adds the vectors of positions. The row's other
-    columns, x, are added to the state by a matrix. The linear part w has one weight for each value
-    and each number of the row. The candidate has a weight too, which expresses the item's
-    popularity.
+    a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
+    row's other columns, x, to a vector that is added to the state. The linear part w has one weight
+    for each value and each number of the row. The candidate has a weight too, which expresses the
+    item's popularity.
 
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.

@@ -92,7 +92,8 @@ def table_config(
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
     """Return a table for each history that is kept from rows, with a row per user.
 
-    No optimizer changes the rows: a training writes the last events of each user to them.
+    Optimizers do not change the rows; instead, a training writes the last events of each user to
+    the rows.
 
     Args:
         schema: the schema.

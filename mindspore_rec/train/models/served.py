@@ -60,7 +60,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input of offsets, the index of its values, whose number is appended; else -1.
+        # For each input: if the input contains offsets, the index of an input with the values;
+        # otherwise -1.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )
@@ -111,8 +112,8 @@ def _inputs(schema: Schema) -> list[Tensor]:
 def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served, FeaturePipeline]:
     """Return the network that predictors run, and the features that read raw columns.
 
-    Checkpoints of networks that were made from a schema name this function as the builder of their
-    network.
+    If a network was made from a schema, its checkpoints store the name of this function as the
+    network's builder.
 
     Args:
         recipe: recipe of the network, as `Network.recipe` returns it.

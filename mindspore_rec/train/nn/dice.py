@@ -48,7 +48,7 @@ class Dice(nn.Cell):
         \epsilon}}\right)
 
     In training, the mean and the variance of a column are computed from the batch, and gradients
-    flow through both. A training step also moves the moving mean and the moving variance; in
+    flow through both. A training step also updates the moving mean and the moving variance; in
     evaluation, the inputs are normalized by the moving moments. A batch without rows does not
     change the moving moments. On several workers, each worker normalizes by its own rows, and
     `RecModel` averages the moving moments.

@@ -338,7 +338,7 @@ class Program:
         The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
-            x: columns of the input, all columns of a value.
+            x: columns of the input, which must be all columns of a value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
