@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of networks that read histories: lookups of the values, and a check of the number of
-blocks."""
+"""Parts of networks that read histories: lookups of values, and a check of the number of blocks."""
 
 from __future__ import annotations
 

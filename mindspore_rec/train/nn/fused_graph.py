@@ -25,7 +25,7 @@ _told: set[int] = set()  # numbers of operators of which a warning was given
 
 
 class FusedGraph(FusedLayer):
-    """Layers that read inputs and each other's outputs, as one operator forward and one backward.
+    """Layers that read inputs and each other's outputs; run as one operator forward, one backward.
 
     Separate operators exchange rows through memory. An input of several layers is copied for each
     layer, and outputs of several layers are joined before the next layer reads them. In one
@@ -132,9 +132,9 @@ class FusedGraph(FusedLayer):
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
         The graph compiler compares shapes once. If shapes are dynamic and `expects_rows` is True,
-        the function returns True. If shapes are dynamic and `expects_rows` is False, `may_branch`
-        decides: if True, the graph compares shapes in each step; if False, the function returns
-        False.
+        the function returns True. If shapes are dynamic and `expects_rows` is False, the graph
+        compares shapes in each step if `may_branch` is True. If `may_branch` is False, the function
+        returns False.
 
         Args:
             inputs: the Tensors.

@@ -31,8 +31,8 @@ class HistoryTransformer(nn.Cell):
 
     In this formula, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The vector p is a
-    learned vector of the value's place. A place is counted from the newest value of the history, or
-    is the bucket of the time between the value and the newest value.
+    learned vector of the value's place. The place is the value's distance from the newest value of
+    the history, or the bucket of the time between these two values.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared

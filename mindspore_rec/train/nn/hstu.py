@@ -41,9 +41,9 @@ class HSTU(nn.Cell):
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
-    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. Here all
-    projections have biases, and the time between a query and a key is the difference of the times
-    of both values.
+    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
+    projections have biases, and the time between a query and a key is the difference of the two
+    values' times.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.

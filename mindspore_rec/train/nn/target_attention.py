@@ -39,7 +39,7 @@ class TargetAttention(nn.Cell):
     values replace the product over the joined input. In training, Dice normalizes by the moments of
     all values of the batch, which contain no padding.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
     https://arxiv.org/abs/1706.06978. The difference c - v comes from the program of the paper's

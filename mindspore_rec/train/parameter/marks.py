@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks (points in time) of a table, one per holder; changes after the oldest are recorded.
+    """Marks (points in time) of a table, one per holder; the table records later changes.
 
     A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
     when the next mark is set.

@@ -48,7 +48,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` with `vocab_size`, in place of the arguments above.
+        config: a `TableConfig` with `vocab_size`, in place of the other arguments.
 
     Example:
         >>> from mindspore_rec import StaticParameter
@@ -119,8 +119,7 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights right after this call, the table's rows count as missing. After a
-        call of `set_data`, in contrast, the rows count as a part of the weights that MindSpore
-        loads next.
+        call of `set_data`, the rows count as a part of the weights that MindSpore loads next.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

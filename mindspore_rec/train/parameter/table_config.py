@@ -91,7 +91,7 @@ class TableConfig:
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers that store the rows, a `CacheConfig`. Default: all rows in host memory.
-        placement: distribution of the rows over several workers. Without a launcher, the setting
+        placement: distribution of the rows over several workers. Without a launcher, `placement`
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
             stores all rows. Use 'replicated' for small tables with frequent lookups: every worker

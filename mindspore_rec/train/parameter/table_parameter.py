@@ -384,7 +384,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set before the load, in the same step, belong to the loaded weights.
+        # Rows that were set before the load but in the same step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:

@@ -2,8 +2,8 @@
 """Watches the global names, attributes and functions that a `construct` uses.
 
 An operator is made only once. So a trace records each number that `construct` reads, and later
-calls compare these numbers. If the network calls a function that may act differently in the next
-step, the trace ends with an error.
+calls check that these numbers are unchanged. If the network calls a function that may act
+differently in the next step, the trace ends with an error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run the operators of attention with one candidate per list, with gradients.
+"""Cells for attention with one candidate per list; they run native operators and gradients.
 
 The operators are in `csrc/ops/history_ops.cc`, the computations in `csrc/sequence/pooling.h`.
 """
