@@ -455,7 +455,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
     Args:
         near: the test files.
         directory: build directory that CMake has configured with at least the files in `files`.
-        seconds: the time. The first files are compiled even if they take longer.
+        seconds: the time. The first files are compiled even if their compilation takes longer.
         jobs: number of files that are compiled at a time.
     """
     end = time.monotonic() + seconds

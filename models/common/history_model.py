@@ -86,7 +86,7 @@ class LengthConfig:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Configuration of a run; each model derives a class that adds the network, `model`.
+    """Configuration of a run; each model derives a class that adds the network's settings, `model`.
 
     Args:
         data: rows to train on.

@@ -167,7 +167,7 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
 
 
 def _is_dense(name: str) -> bool:
-    """Return True if a custom operator is a layer's forward pass, or its backward pass.
+    """Return True if a custom operator is a layer's forward or backward pass.
 
     Example:
         >>> _is_dense("Default/network-LossCell/network-MMoE/mixture-MMoE/Custom-op1")

@@ -146,7 +146,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
 
 def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
-    """Compile the core and return the wheel with it, as setuptools writes it."""
+    """Compile the core; return the wheel that setuptools writes with the core."""
     tools = Tools(machine)
     libraries = work / "libraries"
     write_libraries([tools["g++"]], machine, libraries)

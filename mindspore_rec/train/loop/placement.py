@@ -4,8 +4,8 @@
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All other parts run on the device. With
-`set_dense_device`, dense layers that run as operators run on a GPU. This setting does not move any
-other part.
+`set_dense_device`, dense layers that run as operators run on a GPU. `set_dense_device` does not
+move any other part.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class HSTU(NextItemNetwork):
     A block adds two learned biases to the score of two events. One bias depends on the distance of
     the events in the history, the other bias on the time between the events. The times of the
     events are the first side column (`side_of`) of the history with ``values="int64"``, in any
-    unit. Without such a column, only distances have biases.
+    unit. Without a column of times, only distances have biases.
 
     Candidates, other side columns, other columns of the row and the linear part are as for
     `SASRec`.

@@ -224,7 +224,7 @@ class Network(nn.Cell):
     def recipe(self) -> dict[str, Any]:
         """Return how the network was made from its schema, as JSON values.
 
-        `mindspore_rec.models.build` makes a new network from these values.
+        `mindspore_rec.models.build` makes a new network from the returned values.
 
         Returns:
             Dict with the keys `model` (the name of the model), `settings` (the settings of the
@@ -257,7 +257,7 @@ def features_of(schema: Schema | Features) -> Features:
         schema: a `Schema`, or a `Features`.
 
     Raises:
-        TypeError: `schema` is something else.
+        TypeError: `schema` is neither a `Schema` nor a `Features`.
     """
     if isinstance(schema, Features):
         return schema

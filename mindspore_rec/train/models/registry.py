@@ -46,7 +46,7 @@ def get(model: str) -> type[Any]:
 
     Raises:
         TypeError: `model` is not a text, or the class does not derive from `Network`.
-        ValueError: there is no such model.
+        ValueError: no model has the name `model`.
 
     Example:
         >>> from mindspore_rec import models

@@ -61,8 +61,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
 
     Args:
         cell: the network, not yet compiled.
-        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for any other
-            `construct`.
+        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for a
+            `construct` without `*inputs`.
 
     Returns:
         The cell itself.

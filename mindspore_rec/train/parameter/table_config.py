@@ -111,9 +111,9 @@ class TableConfig:
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
             'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. So small updates are not lost. The random choice depends only
-            on seed, name, key and step, so that repeated runs give bit-identical results.
-            Default: 'stochastic'.
+            equals the exact number. So stochastic rounding does not lose small updates. The random
+            choice depends only on seed, name, key and step, so that repeated runs give
+            bit-identical results. Default: 'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.
