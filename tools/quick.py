@@ -391,11 +391,11 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the C++ test files that a change may break, the nearest first.
 
-    A returned file is in the folder of a changed file, or in the nearest folder above with tests;
-    or it includes a changed header, also through other headers; or it includes the header of a
-    changed `.cc` or `.inl` file. Changed test files count as the nearest. Tests in the same folder
-    are as near as tests that include a changed header directly. Tests in a folder above are less
-    near.
+    A change may break three kinds of tests: tests in the folder of a changed file, or in the
+    nearest folder above with tests; tests that include a changed header, also through other
+    headers; and tests that include the header of a changed `.cc` or `.inl` file. Changed test files
+    count as the nearest. Tests in the same folder are as near as tests that include a changed
+    header directly. Tests in a folder above are less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]

@@ -64,10 +64,10 @@ class _Watched:
 class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
-    After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch are hashed too: whole columns, groups of consecutive fields,
-    and all columns concatenated. If a column and a lookup have the same hash, the lookup reads the
-    column. Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
+    After a step, `recent_lookups` of each table returns one hash for each looked-up array of ids.
+    The columns of the batch are hashed too: whole columns, groups of consecutive fields, and all
+    columns concatenated. If a column and a lookup have the same hash, the lookup reads the column.
+    Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.

@@ -300,7 +300,7 @@ def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
 
 
 def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
-    """Return a function that reads, for all rows in order, the columns that events consist of."""
+    """Return a function that reads the columns of events from all rows, in order."""
     read = {str(column) for kept in schema.pipeline.kept for column in kept.columns}
     selected = rows.select([name for name in rows.names if name in read])
     return lambda: (batch.plain for batch in selected.batches(_EVAL_BATCH).read())

@@ -17,7 +17,7 @@ class Features(ABC):
     that have no schema, write a subclass.
 
     A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
-    the field's id or the mean of the embeddings of a list of ids.
+    the field's id or, for a list of ids, the mean of the ids' embeddings.
     """
 
     @property

@@ -65,8 +65,8 @@ class Network(nn.Cell):
             of each member's rows.
 
     Attributes:
-        schema: a copy of the schema, whose scales learn when the network is trained; None if the
-            network was made from other features.
+        schema: a copy of the schema; None if the network was made from other features. The scales
+            of the copy learn when the network is trained.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, one output.
@@ -79,8 +79,8 @@ class Network(nn.Cell):
             schema is a number.
         users: tables with the last events of each user, one table for each `KeptHistoryColumn`;
             missing if the schema has no `KeptHistoryColumn`.
-        varying_inputs: True if the schema has histories, whose number of values differs from batch
-            to batch.
+        varying_inputs: True if the schema has histories; the number of their values differs from
+            batch to batch.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has

@@ -54,7 +54,7 @@ class HistoryTransformer(nn.Cell):
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
             first vector. All older values use the last vector. Default: 0, none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
-            value's time from the newest value's time selects the vector: the vectors 0, 1, 2 and 3
+            value's time from the newest value's time selects the vector. The vectors 0, 1, 2 and 3
             are for differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last
             vector is also for all larger differences. Default: 0, none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.

@@ -35,9 +35,9 @@ class TargetAttention(nn.Cell):
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. The joined input of the MLP is never stored. The first layer is linear in
-    the candidate, the value and their product, so a product over the batch and a product over the
-    values replace the product over the joined input. In training, Dice normalizes by the moments of
-    all values of the batch, which contain no padding.
+    the candidate, the value and their product. So two products, one over the batch and one over the
+    values, replace the product over the joined input. In training, Dice normalizes by the moments
+    of all values of the batch, which contain no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 

@@ -229,7 +229,7 @@ class Program:
             units: adjacent columns of the experts' outputs.
             gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
-            tasks: number of tasks, whose mixtures are adjacent in the output.
+            tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
         """
         y = self.value(units.width // experts * tasks)
         self._native.add_mixture(units, gates, y, experts, tasks)
