@@ -36,8 +36,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# Number of test files that are collected at a time before they run, because collecting all files
-# takes half a minute.
+# pytest collects this number of test files, runs them, and goes on with the next files, because
+# collecting all files first takes half a minute.
 AT_A_TIME = 6
 
 # Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.

@@ -75,7 +75,7 @@ class RecModel(ModelEvaluation):
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
       column is the label and all other columns are the network's inputs. The data may be endless,
       because the model never needs their size.
-    * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables get
+    * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
     * Tables learn in training and never change in evaluation or prediction. Before the first step
       the model checks that the optimizer updates every table.
@@ -120,8 +120,8 @@ class RecModel(ModelEvaluation):
             warning is given if the layers cannot be combined. If `fuse` is False, the network is
             unchanged.
             Default: False.
-        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
-            the same scale as the optimizer's `loss_scale`.
+        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
+            whose scale equals the optimizer's `loss_scale`.
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
@@ -278,7 +278,8 @@ class RecModel(ModelEvaluation):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end in the middle of a pass over the data. Default: -1, an epoch is one pass.
+                may end in the middle of a pass over the data. Default: -1, which makes an epoch one
+                pass.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a

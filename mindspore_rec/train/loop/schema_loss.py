@@ -44,9 +44,10 @@ class SchemaLoss(nn.Cell):
         schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`, logits, or deviations from the mean in standard
-            deviations.
-        label: float32 Tensor `[B, T]`, 0 and 1, or deviations from the mean in standard deviations.
+        prediction: float32 Tensor `[B, T]`: logits or, for labels that are numbers, the distances
+            from the mean in standard deviations.
+        label: float32 Tensor `[B, T]`: 0 and 1 or, for labels that are numbers, the distances from
+        the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:

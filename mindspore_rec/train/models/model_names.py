@@ -51,8 +51,8 @@ def name_of(kind: type) -> str:
         kind: class of a network.
 
     Raises:
-        ValueError: the class is in a function, or in a session without a file, and is not
-            registered.
+        ValueError: the class is not registered, and is defined in a function or in a session
+            without a file.
 
     Example:
         >>> from mindspore_rec.models import DCN

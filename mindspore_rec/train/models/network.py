@@ -136,7 +136,7 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Keep the last events of users within a limit of host memory; call it before training.
+        """Keep the last events of users within a limit of host memory; call before training.
 
         The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
         or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
@@ -222,7 +222,7 @@ class Network(nn.Cell):
             bias.set_data(Tensor(np.full(bias.shape, value, np.float32), ms.float32))
 
     def recipe(self) -> dict[str, Any]:
-        """Return how the network was made from its schema, as JSON values.
+        """Return JSON values that describe how the network was made from its schema.
 
         `mindspore_rec.models.build` makes a new network from the returned values.
 

@@ -132,7 +132,7 @@ def build(
 
     Args:
         recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
-            `settings`, its `name` and its `seed`, such as `Network.recipe` returns.
+            `settings`, its `name` and its `seed`, as `Network.recipe` returns it.
         schema: the `Schema` of the data.
         name: prefix of the tables' names. Default: the name in the recipe or, without one, the
             model's default name.

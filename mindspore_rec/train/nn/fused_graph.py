@@ -285,7 +285,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return each value's place: the first value of its group, and the value's first column.
+    """Return the place of each value: the first value of the group, and the value's first column.
 
     Raises:
         ValueError: two joins need different places for a value.

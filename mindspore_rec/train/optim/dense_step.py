@@ -135,8 +135,8 @@ def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
     # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
-    # signatures to all Custom operators. These signatures require that each operator has at least
-    # as many inputs as there are signatures.
+    # signatures to all Custom operators. The first operator's signatures require that each operator
+    # has at least as many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

@@ -145,7 +145,7 @@ def describe(device: str) -> str:
 
 
 def _use(device: str, what: str) -> None:
-    """Set the device of new programs; messages call the setting `what`."""
+    """Set the device of new programs; `what` is the setting's name in messages."""
     if device == _native.dense_device():
         return
     if device == "cpu":

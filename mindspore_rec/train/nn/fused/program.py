@@ -109,7 +109,7 @@ class Program:
         return Part(self._parameters - 1)
 
     def _extra(self) -> int:
-        """Return the index of the next further input, which has no gradient."""
+        """Add a further input, which has no gradient, and return the index of the input."""
         self._extras += 1
         return self._extras - 1
 
