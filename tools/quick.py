@@ -45,7 +45,7 @@ CPP_SECONDS = 12
 # Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree, run after every change; they take some seconds.
+# Test files that read the whole tree. These files run after every change, and take some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -56,8 +56,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Folders with Python tests of compiled code, the nearest first, by the beginning of the path in
-# csrc. The longest beginning applies.
+# Maps the beginning of a path in csrc to the folders with Python tests of the compiled code, the
+# nearest first. The longest beginning applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),

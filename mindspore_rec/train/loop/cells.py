@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]`, once for each member.
+    """Return the labels or weights `[B, ...]`, repeated for each member.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()

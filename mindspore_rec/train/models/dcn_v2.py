@@ -57,10 +57,10 @@ class DCNv2(Network):
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
             'concat'.
-        cross: the cross network. The texts 'matrix' and 'stacked_matrix' select a `CrossNetV2`
-            beside and below the perceptron. A `CrossMixture`, or a mapping of its fields, selects a
-            `CrossNetMix`. The texts 'mixture' and 'stacked_mixture' select a `CrossNetMix` with
-            default fields. Default: 'matrix'.
+        cross: the cross network. The text 'matrix' selects a `CrossNetV2` beside the perceptron;
+            the text 'stacked_matrix' selects a `CrossNetV2` below the perceptron. A `CrossMixture`,
+            or a mapping of its fields, selects a `CrossNetMix`. The texts 'mixture' and
+            'stacked_mixture' select a `CrossNetMix` with default fields. Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

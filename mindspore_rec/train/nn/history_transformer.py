@@ -36,9 +36,9 @@ class HistoryTransformer(nn.Cell):
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared
-    lengths, and the other layers' time to the number of values. The scores of a list are never
-    stored all at once, because the forward and the backward pass compute 16 rows of scores at a
-    time. To stack blocks, give places to the first block only.
+    lengths. The other layers' time is proportional to the number of values. The scores of a list
+    are never stored all at once, because the forward and the backward pass compute 16 rows of
+    scores at a time. To stack blocks, give places to the first block only.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
