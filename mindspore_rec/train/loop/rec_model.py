@@ -95,9 +95,9 @@ class RecModel(ModelEvaluation):
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema, this is the loss of the schema's labels. Labels with two
-            values have the log loss, labels that are numbers have the squared error. If rows have
-            weights, the loss of a row is multiplied by the row's weight.
+            network was made from a schema, the default is the loss of the schema's labels. Labels
+            with two values have the log loss, labels that are numbers have the squared error. If
+            rows have weights, the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema and
             `loss_fn` is None too, the default is `LazyAdam` with the network's

@@ -47,7 +47,7 @@ class SchemaLoss(nn.Cell):
         prediction: float32 Tensor `[B, T]`: logits or, for labels that are numbers, the distances
             from the mean in standard deviations.
         label: float32 Tensor `[B, T]`: 0 and 1 or, for labels that are numbers, the distances from
-        the mean in standard deviations.
+            the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:
