@@ -113,7 +113,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add functions to `hooks`, which dacite calls on values of a type and its member types."""
+    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)

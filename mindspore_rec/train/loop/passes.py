@@ -156,7 +156,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from the same data, which would be used twice.
+        """Raise ValueError if `state` is from this training's data, which a new pass would repeat.
 
         Args: as of `go_on`.
         """
@@ -194,7 +194,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that a new pass begins with the first batch of the finished pass in `at`."""
+        """Check that a new pass begins with the same first batch as the finished pass in `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -205,7 +205,7 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a pass over the data yields the same batches up to the position `at`.
+        """Return whether a pass over the data yields the batches that led to the position `at`.
 
         If the first batch differs, reading stops after this batch.
         """
