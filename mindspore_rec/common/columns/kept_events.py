@@ -152,11 +152,11 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return rows of users whose histories are asked for, and which are no events.
+        """Return rows that ask for the histories of users, and are not events themselves.
 
         Args:
             users: values of the user's column, ``[B]``.
-            times: values of the column of times, ``[B]``; None: after all events.
+            times: values of the column of times, ``[B]``; None stands for a time after all events.
         """
         made = np.zeros((len(users), self.width), np.int64)
         made[:, _TIME] = _LATEST if times is None else self.time.apply(times, learn=False)
@@ -188,7 +188,7 @@ def _as_int64(values: np.ndarray) -> np.ndarray:
 def _keep(
     feature: KeptEvents, rows: np.ndarray, index: np.ndarray, events: np.ndarray, clock: int
 ) -> tuple[Events, int]:
-    """Return the histories of rows before their times; add their events to the users' rows."""
+    """Return each row's history before its time, and add the events to the users' rows."""
     idle = 0 if (events[:, _TIME] == _LATEST).any() else feature.idle_seconds
     offsets, times, values, clock = _native.keep_events(
         rows,
@@ -222,8 +222,9 @@ class _Ahead:
 class EventState:
     """The last events of each user, in the rows of a table.
 
-    Batches may be read ahead of the training: the histories of a batch follow from the events of
-    all batches that were read before, but its events are written when the batch is trained.
+    Batches may be read ahead of the training. The histories of a batch follow from the events of
+    all batches that were read before. The events of a batch are written to the table when the batch
+    is trained.
 
     Args:
         feature: the events and the lengths of histories.
@@ -260,8 +261,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table has no times before 1970, so these times are the latest ones only of the batches
-        that were read ahead.
+        The table does not store times before 1970. So a time before 1970 is returned only if it is
+        the latest time of batches that were read ahead.
         """
         if self._ahead:
             return self._ahead[-1].clock
@@ -276,7 +277,7 @@ class EventState:
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
-        """Return all events that the table has of users, as an array of events."""
+        """Return all events of users in the table, as an array of events."""
         rows = self.table.read_rows(users)
         asked = np.zeros((len(users), self.feature.width), np.int64)
         asked[:, _TIME] = _LATEST
@@ -312,7 +313,7 @@ class EventState:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):
             self.table.write_rows(ahead.users, ahead.rows)
-        # The rows that are due cannot be seen, so the time of the sweep changes no history.
+        # Lookups ignore rows that are due, so histories do not depend on the time of the sweep.
         idle = self.feature.idle_seconds
         if idle and ahead.clock - self._swept > max(idle // _SWEEPS, 1):
             self._swept = ahead.clock
@@ -343,8 +344,8 @@ class EventLog:
     Args:
         feature: the events and the lengths of histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: events of earlier data. An event that `events` have too, with the same user, time and
-            values, counts once. Default: None.
+        state: events of earlier data. An event that is also in `events`, with the same user, time
+            and values, counts once. Default: None.
     """
 
     def __init__(
@@ -370,7 +371,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, the first event after which no pause is too long.
+        # For each event: the first event of the user from which no pause is too long.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):
@@ -380,7 +381,7 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Replace the events that a state has of the users of this log.
+        """In a state, replace the events of the users of this log.
 
         The state becomes the same if the log of the same rows is written again.
         """

@@ -54,7 +54,7 @@ class Column:
         table: name of the table with the rows of the column's values. Columns with the same table
             share rows: equal values have equal keys. None if the column's values have their own
             rows.
-        embedding_dim: number of floats of a row, 1 to 8192; None for the schema's.
+        embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
@@ -64,9 +64,9 @@ class Column:
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
-            column's value as numbers, see `TargetStatistics`. With 'folds', training rows see the
-            labels of other rows, with 'past' the labels of earlier times, for which the schema
-            needs a time. None for no such numbers.
+            column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
+            training row are computed from other rows. With 'past', they are computed from earlier
+            rows, and the schema needs a time. None for no statistics.
     """
 
     kind: ClassVar[str]
@@ -382,10 +382,10 @@ class ListColumn(Column):
 class HistoryColumn(Column):
     """Past events of the row's user, oldest first: a list that a network reads as a sequence.
 
-    A network gets the values of all lists and their offsets. It does not get a mean of vectors, as
-    of a `ListColumn`. Several columns may describe the same events, such as their items, categories
-    and times. One of them is the history. The others are its side columns (`side_of`), and have
-    lists of the same lengths. A missing list is empty.
+    A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
+    network does not get a mean of vectors. Several columns may describe the same events, such as
+    their items, categories and times. One of these columns is the history. The other columns are
+    its side columns (`side_of`), and have lists of the same lengths. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: as for `Column`.
@@ -450,8 +450,8 @@ class KeptHistoryColumn(Column):
     """Last events of the row's user, which the library keeps from the rows: no column of the data.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
-    first. The row itself is an event of later rows. Events of equal times do not see each other.
-    The schema needs a column of kind 'time'.
+    first. The row itself is an event of later rows. A history has no events with the same time as
+    its row. The schema needs a column of kind 'time'.
 
     A network reads the history as it reads a `HistoryColumn` of the first column in `of`, with side
     columns for the further columns. A history `recent` of `item` and `ts` has the arrays

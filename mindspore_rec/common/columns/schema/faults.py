@@ -54,7 +54,7 @@ class Fault:
 
 
 def missing_column(name: str, names: Sequence[str]) -> ValueError:
-    """Return the error for a column that data lack; it has the nearest name of the data."""
+    """Return the error for a missing column, with the most similar name in the data."""
     near = difflib.get_close_matches(name, names, 1, 0.6)
     hint = f"; {near[0]!r} is similar" if near else ""
     shown = ", ".join(map(repr, list(names)[:20])) + (", ..." if len(names) > 20 else "")
@@ -66,10 +66,10 @@ def faults_of(columns: Sequence[Column], rows: pa.RecordBatch) -> list[Fault]:
 
     Args:
         columns: the columns that are read.
-        rows: the batch. It must have all columns.
+        rows: the batch, which must have all columns.
 
     Raises:
-        ValueError: a column is of a type that none of its values can be read from.
+        ValueError: a column has a type from which no value can be read.
     """
     names = rows.schema.names
     faults = []
@@ -187,7 +187,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield which values of all lists are legal."""
+    """Yield arrays of bools, True for legal values of the lists, and the legal values in words."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":

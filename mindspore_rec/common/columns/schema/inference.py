@@ -40,7 +40,7 @@ __all__ = ["Inferred", "InferredColumn", "infer_columns"]
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """One column of a proposed schema, and why it is so.
+    """One column of a proposed schema, and the reason for its kind.
 
     Args:
         column: the column.
@@ -62,7 +62,7 @@ class Inferred:
     Args:
         entries: the columns in the order of the data, each with its reason.
         rows: number of rows of the sample.
-        warnings: sentences about columns that should not be features although they look so.
+        warnings: sentences about columns that look like features, but should not be features.
     """
 
     entries: tuple[InferredColumn, ...]
@@ -355,7 +355,7 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
     if group is not None and not _is_group(draft.choices[group].column):
-        # A copy or a leak: the network does not read it, and metrics may.
+        # The network does not read a copy or a leak, but metrics may be computed by its values.
         draft.choices[group] = _grouped(draft.profiles[group], draft.choices[group])
 
 

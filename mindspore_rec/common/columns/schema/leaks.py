@@ -99,7 +99,7 @@ def _bins(column: Profile) -> np.ndarray:
     numbers = column.row_numbers()
     there = ~column.missing & ~np.isnan(numbers)
     bins = min(_MOST_BINS, int(there.sum()) // _ROWS_OF_A_BIN)
-    # No interpolation: between infinite numbers it is NaN.
+    # Edges are not interpolated: between infinite numbers, an interpolated edge is NaN.
     edges = np.quantile(numbers[there], np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     return np.where(there, np.searchsorted(np.unique(edges), numbers, side="right") + 1, 0)
 
@@ -117,7 +117,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Return the AUC of means that the other half of the rows learned, the lower of the halves."""
+    """Score each half of the rows by means of the other half; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses: pairs of columns whose statistics say more of the label than each alone."""
+"""Propose crosses: pairs of columns that tell more about the label than each column alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
 
     Pairs of columns with statistics of labels are tried. A linear model learns the labels of a part
     of the rows from all statistics, without and with the pair. A pair is proposed if the model with
-    it explains more of the labels of the other rows, which are later rows if there is a time.
+    the pair explains more of the labels of the other rows. If there is a time, the other rows are
+    later rows.
 
     Args:
         inferred: the proposal.
@@ -157,7 +158,7 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Return the share of the last rows' entropy or variance that a model of the first explains."""
+    """Fit the first rows; return the explained share of the last rows' entropy or variance."""
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())
     if not is_binary:

@@ -42,7 +42,7 @@ _NOT_INPUTS = ("time", "weight", "label")  # arrays that a network does not take
 
 
 class Schema:
-    """Describe the columns of a data set, once for all: readers, networks, training and serving.
+    """Describe the columns of a data set once for readers, networks, training and serving.
 
     A batch of rows becomes these arrays:
 
@@ -54,8 +54,8 @@ class Schema:
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has values only.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
-      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces it by
-      the arrays of a history.
+      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces this
+      array by the arrays of a history.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
@@ -166,15 +166,18 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        Values have the same keys, so tables that were trained with the features go on learning.
+        Values have the same keys, so tables that were trained with the features can be trained
+        further.
 
         Args:
             specs: the features. Their columns must have names and one value per row.
-            columns: further columns, such as the label and numbers, which features lack.
-            embedding_dim: number of floats of a row, which features lack too. Default: 16.
+            columns: further columns, such as the label and numbers, which FeatureSpec objects do
+                not describe.
+            embedding_dim: number of floats of a row, which FeatureSpec objects do not
+                have. Default: 16.
 
         Raises:
-            TypeError: `specs` or `columns` are something else.
+            TypeError: `specs` or `columns` are of another type.
             ValueError: no column has the keys of a feature; or as for `Schema`.
 
         Example:
@@ -223,7 +226,7 @@ class Schema:
 
     @property
     def group(self) -> Column | None:
-        """The column per whose value metrics are computed too, or None."""
+        """The column of groups, or None; metrics are also computed for each group."""
         return next((each for each in self.columns if each.kind == "group" or each.group), None)
 
     @property
@@ -274,9 +277,10 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Names of columns that rows to predict may have for histories that are kept from rows.
+        """Optional columns of rows to predict, for histories that are kept from rows.
 
-        They are the user and the time, by which a history is looked up, and the history itself.
+        The columns are the user and the time, by which a history is looked up, and the history
+        itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
         return list(dict.fromkeys([*asked_columns(self.pipeline), *kept]))
@@ -343,21 +347,21 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Learn the statistics of labels that other schemas learned from parts of the rows.
+        """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The statistics are the same as if this schema had read all parts, so another engine can
         count the parts: each part loads the state of this schema, calls `fit_statistics` with its
         batches, and returns its `state_dict`.
 
         Args:
-            states: states of schemas with the same columns and intervals of time.
+            states: states of schemas with the same columns and time intervals.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: a state is of other columns, or of other intervals of
-                time. This schema is unchanged.
+            TypeError, ValueError, KeyError: a state belongs to other columns, or to other time
+                intervals. This schema is unchanged.
         """
         self.check_fitted()
         self.pipeline.merge_statistics(states)
@@ -371,12 +375,12 @@ class Schema:
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
         column of lists of int64, the other arrays are columns of lists of float32. The values of a
         history are a column of lists of its own, without offsets. `received` reads the columns,
-        also from Parquet. If the schema has a time, the first column is its seconds.
+        also from Parquet. If the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
-            training: whether a network trains on the rows, which leaves the own labels of the rows
-                out of their statistics. The rows to predict lack labels and time. Default: True.
+            training: whether a network trains on the rows. If True, the statistics of a row exclude
+                its own labels. The rows to predict lack labels and time. Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, a column is missing, or has values of the
@@ -468,8 +472,9 @@ class Schema:
             with_label: False if the rows may lack labels and weights, to predict. Default: True.
 
         Returns:
-            Of a history that is kept from rows, the result has the rows' events. With
-            ``with_label=False``, it has the lists of the rows; a history without lists is empty.
+            The arrays by name. For a history that is kept from rows, the arrays contain the events
+            of the rows. With ``with_label=False``, they contain the history that the rows
+            themselves have as lists; without lists, the history is empty.
 
         Raises:
             ValueError: a column is missing or has values of the wrong type.
@@ -506,7 +511,7 @@ class Schema:
         return made
 
     def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
-        """Return which values of a batch the columns cannot have, at most one Fault per column.
+        """Return the values of a batch that its columns cannot have, at most one Fault per column.
 
         Args:
             rows: the batch.
