@@ -380,7 +380,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The events from which histories are kept, one for each such history."""
+        """The members that make the events of kept histories, one member per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 

@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the end of the name of the table with the last events of each user."""
+    """Return the suffix of the name of a table with each user's last events."""
     return f".kept.{column}"
 
 
@@ -53,7 +53,7 @@ def row_floats(length: int, width: int) -> int:
 
     Args:
         length: greatest number of events of a history.
-        width: numbers of an event, without its time.
+        width: number of values of an event, without its time.
     """
     return 1 + 2 * length * 3 * (1 + width)
 
@@ -91,7 +91,7 @@ class KeptEvents(JointFeature):
         user: transform of the user to a key.
         time: transform of the time to seconds.
         values: transforms of the values that a history has; None for the time.
-        history: length of the histories, and transforms of lists of values, for rows that carry
+        history: length of the histories, and transforms of lists of values, for rows that contain
             their own history.
         only: transform of a label; only rows with label 1 are events. Default: None, all are.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -181,7 +181,7 @@ class KeptEvents(JointFeature):
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Return keys unchanged, and the bits of float32."""
+    """Return keys unchanged, and other numbers as the bits of their float32 form."""
     return values if values.dtype == np.int64 else values.astype(np.float32).view(np.int32)
 
 
@@ -244,7 +244,7 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the rows before. Default: None, the latest time of all rows that
+            clock: latest time of the earlier rows. Default: None, the latest time of all rows that
                 were read.
         """
         users, index = _users_in(events)
@@ -273,7 +273,7 @@ class EventState:
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories of rows of `KeptEvents.asked`; nothing changes."""
+        """Return the histories of rows that `KeptEvents.asked` made; nothing is changed."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
@@ -321,7 +321,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories of rows of `KeptEvents.asked` from a table that does not change."""
+    """Return the histories of rows that `KeptEvents.asked` made; the table is not changed."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)
@@ -339,7 +339,7 @@ def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
 class EventLog:
     """All events of rows of a file, to find the histories of the rows in any order.
 
-    An event takes 24 bytes, 8 more per value, and the memory of sorting.
+    An event takes 24 bytes, plus 8 bytes per value, plus memory for sorting.
 
     Args:
         feature: the events and the lengths of histories.
@@ -383,7 +383,7 @@ class EventLog:
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
         """In a state, replace the events of the users of this log.
 
-        The state becomes the same if the log of the same rows is written again.
+        Writing the log of the same rows again does not change the state.
         """
         if len(self._users):
             state.table.erase_rows(self._users)

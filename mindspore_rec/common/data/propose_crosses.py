@@ -24,8 +24,8 @@ _KEPT_ROWS = 250_000
 def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
     """Return a proposed schema with the pairs of columns whose statistics of labels help.
 
-    A random sample of many rows has few pairs twice. So all rows of some values are read, of the
-    column with the most values: among the first two million rows, as many values as have 250,000
+    In a random sample of many rows, few pairs occur twice. So, for the column with the most values,
+    all rows of some values are read. These values have at most 250,000 of the first two million
     rows.
 
     Args:

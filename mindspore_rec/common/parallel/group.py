@@ -135,7 +135,7 @@ class WorkerGroup:
                 raise WorkerError(_difference(what, values))
 
     def require_same_arrays(self, what: str, names: Sequence[str], arrays: Sequence[Any]) -> None:
-        """Check that arrays have the same bits on all workers, by checksums.
+        """Check by checksums that arrays are identical on all workers.
 
         Args:
             what: name of the arrays for the message, such as "dense parameters".

@@ -312,14 +312,15 @@ class IntegerColumn(Column):
 class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
-    The data have no such column: its value in a row follows from the values of other columns of the
-    schema, which the network need not read by themselves. An ignored column is read as texts.
+    The data have no column of this name: the value of a row is made from the row's values in other
+    columns of the schema. The network itself need not read these columns. An ignored column is read
+    as texts.
 
     Args:
         name: name of the cross, which no other column has.
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
-            ignored, or parts of a time such as 'ts.hour'. The order decides which key the values
-            have.
+            ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
+            order of the columns.
         table, embedding_dim, admission, eviction, statistics, dropout: as for `Column`.
 
     Example:
@@ -602,7 +603,7 @@ class LabelColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class WeightColumn(Column):
-    """Weight of the row in the loss, at least 0. The metrics of `RecModel` count rows.
+    """Weight of the row in the loss and in the metrics of `RecModel`, at least 0.
 
     Args:
         name, decimal: as for `Column`.

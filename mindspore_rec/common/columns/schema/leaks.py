@@ -13,7 +13,7 @@ LEAK_AUC = 0.999
 """A column whose values alone reach this AUC decides the label."""
 
 LEAST_OF_EACH = 10
-"""Number of rows of either label below which nothing is said: few rows are divided by chance."""
+"""Least number of rows of each label; fewer rows are often divided by chance."""
 
 _ROWS_OF_A_BIN = 16
 _MOST_BINS = 2000
@@ -32,8 +32,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 
     Args:
         column: profile of the column.
-        label: the label, float64 ``[rows]``. If it has more than two values, the question is
-            whether it is above its median.
+        label: the label, float64 ``[rows]``. A label with more than two values is divided into
+            values above its median and other values.
         seed: seed of the halves. Default: 0.
 
     Example:
@@ -65,7 +65,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    Columns are alike by chance if there are fewer than 20 rows, or if most values occur once.
+    With fewer than 20 rows, or if most values occur once, the result is False: such columns are
+    alike by chance.
 
     Example:
         >>> import pyarrow as pa
@@ -134,7 +135,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores that several rows of either label have; ties count half."""
+    """Return the AUC of scores, each with its numbers of rows of either label; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -28,7 +28,7 @@ class Profile:
             'other' (values of a type that no kind of column reads).
         type: Arrow type of the values; for lists, of the values in the lists.
         codes: for each row, the place of its value in `values`, -1 if missing, int64 ``[rows]``.
-            For lists, for each value of each list.
+            For lists, `codes` has an entry for each value of each list.
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
         numbers: the values as float64, for numbers and for times (seconds since 1970), else None.

@@ -77,7 +77,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return the pairs of columns with statistics whose values recur together.
+    """Return pairs of columns with statistics, if pairs of their values recur.
 
     A pair says nothing new if one of its columns determines the other.
     """
@@ -107,7 +107,7 @@ def _distinct(*codes: np.ndarray) -> int:
 
 
 class _Statistics:
-    """Statistics of labels in rows, and how much of the labels linear models of them explain.
+    """Statistics of labels in rows, and linear models that explain the labels by the statistics.
 
     Args:
         inferred: the proposal.

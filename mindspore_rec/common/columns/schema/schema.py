@@ -290,7 +290,7 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
-        Columns of categories without `values` get the type of their values in the rows, 'text' or
+        Each category column without `values` gets the type of its values in the rows, 'text' or
         'whole'. So '7' and 7 are one category in all data that are read afterwards.
 
         Args:
