@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by the names of their items, in the order of docs/command.md; one probe to run."""
+"""All probes by item, in the order of docs/command.md, and the program that runs one probe."""
 
 from __future__ import annotations
 

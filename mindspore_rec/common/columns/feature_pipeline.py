@@ -470,8 +470,8 @@ class FeaturePipeline:
         """Let the `TargetStatistics` learn what other pipelines learned, and forget their own rows.
 
         Args:
-            states: states of other pipelines. Each of them first got the time intervals of this
-                pipeline by `fit` or `load_state_dict`, and then read a part of the rows by
+            states: states of other pipelines. Each other pipeline first got the time intervals of
+                this pipeline by `fit` or `load_state_dict`, and then read a part of the rows by
                 `fit_statistics`.
 
         Returns:

@@ -188,7 +188,7 @@ def _as_int64(values: np.ndarray) -> np.ndarray:
 def _keep(
     feature: KeptEvents, rows: np.ndarray, index: np.ndarray, events: np.ndarray, clock: int
 ) -> tuple[Events, int]:
-    """Return each row's history before its time, and add the events to the users' rows."""
+    """Return the events before each row's time, and add the rows' events to the users' rows."""
     idle = 0 if (events[:, _TIME] == _LATEST).any() else feature.idle_seconds
     offsets, times, values, clock = _native.keep_events(
         rows,

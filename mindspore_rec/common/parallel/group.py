@@ -266,7 +266,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set the engine of this process's operators, and limit it to the worker's threads."""
+    """Set the engine of this process's operators, and limit the engine to the worker's threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:

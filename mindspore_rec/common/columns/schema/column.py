@@ -52,7 +52,7 @@ class Column:
         name: name of the column in the data, 1 to 255 characters.
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
-            share rows: equal values have equal keys. None if the column's values have their own
+            share rows, and equal values have equal keys. None if the column's values have their own
             rows.
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
@@ -65,8 +65,8 @@ class Column:
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
             column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
-            training row are computed from other rows. With 'past', they are computed from earlier
-            rows, and the schema needs a time. None for no statistics.
+            training row are computed from other rows. With 'past', the statistics are computed from
+            earlier rows, and the schema needs a time. None for no statistics.
     """
 
     kind: ClassVar[str]
@@ -219,9 +219,10 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
-            type of the training rows. Until then '7' and 7 are different categories. 'key' is for
-            tables of earlier programs: whole numbers are their own keys, as in a `FeatureSpec`
-            without a transform, and none may be missing; texts have the same keys as by default.
+            type of the training rows. Until then '7' and 7 are different categories.
+            'key' is for tables of earlier programs: whole numbers are their own keys, as in a
+            `FeatureSpec` without a transform, and none may be missing; texts have the same keys as
+            by default.
         group: whether metrics are also computed per value. Default: False.
         dropout: as for `Column`.
 
@@ -256,8 +257,9 @@ class NumberColumn(Column):
         transform: how the number is scaled: 'quantile' by `QuantileScale`, 'mixed' by `MixedScale`,
             'log' by `LogScale`, 'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or
             'none'. Default: 'quantile'.
-        buckets: number of intervals between quantiles. Each interval has a row in a table. 0 for no
-            intervals, or 2 to 65536. Default: 256 if `transform` is 'quantile' or 'mixed', else 0.
+        buckets: number of intervals between quantiles, 2 to 65536, or 0 for no intervals. Each
+            interval has a row in a table. Default: 256 if `transform` is 'quantile' or 'mixed',
+            else 0.
         decimal: as for `Column`.
         embedding_dim: as for `Column`; only if there are intervals.
 
@@ -391,7 +393,7 @@ class HistoryColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction: as for `Column`.
         values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
-            'float32' for numbers, in which a missing one is 0. 'int64' for whole numbers such as
+            'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
             times; timestamps become whole seconds since 1970. Default: None, `Schema.fit` sets
             'text' or 'whole'.
         length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
@@ -461,9 +463,9 @@ class KeptHistoryColumn(Column):
 
     Args:
         name: name of the history.
-        of: name of a column, or names of columns, whose values an event has. A column is of kind
-            'category' or 'integer', whose values have rows in the table of the column; 'time', in
-            seconds since 1970; or 'number', not scaled.
+        of: name of the column, or names of the columns, from which an event takes its values. A
+            column is of kind 'category' or 'integer', whose values have rows in the table of the
+            column; 'time', in seconds since 1970; or 'number', not scaled.
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history. Default: 50.

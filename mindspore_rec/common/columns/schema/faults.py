@@ -201,7 +201,7 @@ def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
 def _as_long_as(
     history: Column, first: pa.Array, column: Column, values: pa.Array
 ) -> Iterator[Check]:
-    """Yield in which rows a side column has a list as long as the list of its history."""
+    """Yield bools, True for rows in which a side column's list is as long as the history's list."""
     counts = np.diff(_lists(history, first)[0])
     legal = np.diff(_lists(column, values)[0]) == counts
     wanted = "" if legal.all() else f", {counts[np.flatnonzero(~legal)[0]]} values"

@@ -25,9 +25,9 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 
     Each half of the rows learns the label's mean for each value, and the other half is ordered by
     these means. The mean of a value that occurs only in one half is the mean of all rows. So ids
-    that differ from row to row tell nothing, although each of them occurs with one label only. If
-    half of the rows have values that occur in both halves, such as the numbers of invoices, the AUC
-    of these rows counts. Numbers are also compared by their order and by intervals, and a missing
+    that differ from row to row tell nothing, although each id occurs with one label only. If half
+    of the rows have values that occur in both halves, such as the numbers of invoices, the AUC of
+    these rows counts. Numbers are also compared by their order and by intervals, and a missing
     value is a value like any other.
 
     Args:
@@ -118,7 +118,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Score each half of the rows by means of the other half; return the lower AUC."""
+    """Order each half of the rows by the other half's mean labels; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile of one column of a sample: which values it has, how often, and what they are."""
+"""Profile of one column of a sample: the values, their frequencies and their types."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Schema:
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if it was not called. Afterwards a schema never changes.
+    `fit` if the scales have learned nothing. Afterwards a schema never changes.
 
     Args:
         columns: the columns; at least one has rows.
@@ -146,7 +146,7 @@ class Schema:
 
     @classmethod
     def from_description(cls, description: Any) -> Schema:
-        """Return the schema of a description, as `describe` returned it; it has learned nothing.
+        """Return a schema from a description that `describe` returned, without learned state.
 
         Raises:
             ValueError: `description` is not the description of a schema.
@@ -350,7 +350,7 @@ class Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts: each part loads the state of this schema, calls `fit_statistics` with its
+        count the parts. Each part loads the state of this schema, calls `fit_statistics` with its
         batches, and returns its `state_dict`.
 
         Args:
@@ -373,9 +373,10 @@ class Schema:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
-        column of lists of int64, the other arrays are columns of lists of float32. The values of a
-        history are a column of lists of its own, without offsets. `received` reads the columns,
-        also from Parquet. If the schema has a time, the first column is the time in seconds.
+        column of lists of int64, the other arrays are columns of lists of float32. The values of
+        each column of a history become a separate column of lists, without offsets. `received`
+        reads the columns, also from Parquet. If the schema has a time, the first column is the time
+        in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -473,7 +474,7 @@ class Schema:
 
         Returns:
             The arrays by name. For a history that is kept from rows, the arrays contain the events
-            of the rows. With ``with_label=False``, they contain the history that the rows
+            of the rows. With ``with_label=False``, the arrays contain the history that the rows
             themselves have as lists; without lists, the history is empty.
 
         Raises:

@@ -227,9 +227,9 @@ class ListForm:
 def list_form(texts: pa.Array) -> ListForm | None:
     """Return how lists are written as texts; None if the texts are no lists.
 
-    Texts are lists if a separator divides them into a number of short values that differs from
-    text to text, and if values recur in several texts. Between values, a space is a separator
-    only if nearly all values have a digit.
+    Texts are lists if a separator divides the texts into short values, if the number of values
+    differs from text to text, and if values recur in several texts. Between values, a space is a
+    separator only if nearly all values have a digit.
 
     Args:
         texts: different texts, none of them missing.
