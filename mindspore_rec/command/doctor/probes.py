@@ -35,7 +35,7 @@ class Probe:
     trains: bool = False
 
     def limit(self, asked: Asked) -> float:
-        """Return after how many seconds the probe's process is ended."""
+        """Return the number of seconds after which the probe's process is ended."""
         return min(max(self.seconds, asked.seconds), _DAY)
 
 

@@ -133,8 +133,8 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Args:
         name: name of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array. A list may have a list of any
-            length, or None, for each row.
+        values: a list, an array, a pandas Series or an Arrow array. A list may contain, for each
+            row, a list of any length or None.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.

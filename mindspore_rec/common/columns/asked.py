@@ -44,8 +44,9 @@ def asked_arrays(
     """Return the arrays of rows to predict; nothing is learned or kept.
 
     If rows have a column with the name of a history that is otherwise kept from rows, the history
-    is read from this column. If rows have no such column, the history is looked up by the row's
-    user. The history then has the events before the row's time, or all events if rows have no time.
+    is read from this column. If rows have no column with the history's name, the history is looked
+    up by the row's user. The history then has the events before the row's time, or all events if
+    rows have no time.
 
     Args:
         features: the pipeline.

@@ -159,8 +159,8 @@ class FeaturePipeline:
 
         Args:
             rows: a batch, or a Dataset of batches.
-            columns: names of the arrays to return. The rows may lack columns that only the
-                remaining arrays need. Default: all arrays.
+            columns: names of the arrays to return. The rows may lack columns that are needed only
+                for other arrays. Default: all arrays.
 
         Raises:
             TypeError, ValueError: a column is missing or unreadable, or `columns` contains a name

@@ -83,8 +83,8 @@ class Events:
 class KeptEvents(JointFeature):
     """The user, the time and the values of each row, from which histories are kept.
 
-    The array is int64 ``[B, 3 + width]``: the time in seconds, 1 if the row is an event or 0, the
-    user's key, and the values. If the user is missing, the second number is -1: the row has no
+    The array is int64 ``[B, 3 + width]``: the time in seconds, 1 for an event or 0 for another row,
+    the user's key, and the values. If the user is missing, the second number is -1: the row has no
     history, and is no event.
 
     Args:
@@ -169,7 +169,7 @@ class KeptEvents(JointFeature):
         return [np.where(there, 1, _UNKNOWN), keys]
 
     def arrays(self, lists: Events) -> dict[str, np.ndarray]:
-        """Return the arrays of histories, by name as `values_name` and the name of the offsets."""
+        """Return the arrays of values and offsets of histories, by the arrays' names."""
         stored = iter(range(len(self.stored)))
         made: dict[str, np.ndarray] = {}
         for member, feature in zip(self.history.members, self.values, strict=True):

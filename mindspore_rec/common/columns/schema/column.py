@@ -405,8 +405,8 @@ class HistoryColumn(Column):
         separator: as for `ListColumn`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, a side column has a length or an
-            end, or a column of numbers has an option of a table.
+        TypeError, ValueError: an argument is of the wrong type, a side column sets `length` or
+            `keep`, or a column of numbers has an option of a table.
 
     Example:
         >>> HistoryColumn("seen", table="items", length=100)
@@ -450,7 +450,7 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Last events of the row's user, which the library keeps from the rows: no column of the data.
+    """Last events of the row's user, kept from the rows by the library; not a column of the data.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
     first. The row itself is an event of later rows. A history has no events with the same time as

@@ -34,7 +34,7 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
     """Return the columns that JSON or YAML values describe.
 
     Args:
-        values: a mapping of names of columns to a kind, or to a mapping of the kind and options.
+        values: a mapping from each column's name to its kind, or to a mapping of kind and options.
         where: path of the values, for messages.
 
     Raises:

@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 def feature_of(profile: Profile, total_rows: int) -> Choice:
-    """Return the column of a feature, and why.
+    """Return the column of a feature, and the reason.
 
     Args:
         profile: profile of the column in a sample.
@@ -176,7 +176,7 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
 def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
     """Return True if values recur, but hardly any value of the last rows occurred before.
 
-    The numbers of invoices and sessions are such values.
+    The numbers of invoices and sessions, for example, recur only in neighbouring rows.
 
     Args:
         profile: profile of the column.

@@ -23,12 +23,13 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     """Return how a column decides the label, as the end of a sentence; None if it does not.
 
-    Each half of the rows learns the label's mean for each value, and the other half is ordered by
-    these means. The mean of a value that occurs only in one half is the mean of all rows. So ids
-    that differ from row to row tell nothing, although each id occurs with one label only. If half
-    of the rows have values that occur in both halves, such as the numbers of invoices, the AUC of
-    these rows counts. Numbers are also compared by their order and by intervals, and a missing
-    value is a value like any other.
+    The label's mean for each value is computed in each half of the rows, and the rows of the other
+    half are ordered by these means. The mean of a value that occurs only in one half is the mean of
+    all rows. So ids that differ from row to row tell nothing, although each id occurs with one
+    label only. If half of the rows have values that occur in both halves, the AUC of these rows is
+    computed too, and the greater AUC counts. Such values are, for example, the numbers of invoices.
+    Numbers are also compared by their order and by intervals, and a missing value is a value like
+    any other.
 
     Args:
         column: profile of the column.
@@ -135,7 +136,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores, each with its numbers of rows of either label; ties count half."""
+    """Return the AUC of scores, given the rows of either label for each score; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -85,14 +85,14 @@ class Profile:
             return not self.is_beyond_int64
         if self.form is not None:
             return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
-        # Up to the greatest of these floats, each whole float is exactly one integer.
+        # Up to `most`, each whole float is exactly one integer.
         most = 2.0 ** (np.finfo(self.type.to_pandas_dtype()).nmant + 1)
         legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
         return bool(legal.all())
 
     @property
     def is_beyond_int64(self) -> bool:
-        """True for integers of which some do not fit int64."""
+        """True if the values are integers, and some of them do not fit int64."""
         if self.numbers is None or not pa.types.is_uint64(self.type):
             return False
         return bool(len(self.numbers) and self.numbers.max() >= _GREATEST_INTEGER)

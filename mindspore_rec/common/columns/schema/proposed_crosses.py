@@ -29,7 +29,7 @@ _RIDGE, _ROUNDS = 1.0, 15
 
 
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
-    """Return a proposed schema with the pairs of columns whose statistics help.
+    """Return a proposed schema, extended by pairs of columns with useful statistics.
 
     Pairs of columns with statistics of labels are tried. A linear model learns the labels of a part
     of the rows from all statistics, without and with the pair. A pair is proposed if the model with
@@ -139,7 +139,7 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of entropy or variance, the mean over labels.
+        """Return the explained share of entropy or variance, as the mean over labels.
 
         Args:
             crosses: candidates whose statistics the model reads, beside the proposal's statistics.

@@ -26,7 +26,7 @@ def with_statistics(
 ) -> None:
     """Add statistics to the categories with many values, in place.
 
-    Statistics are of the past if there is a time and `by_time` is True.
+    Statistics are of kind 'past' if there is a time and `by_time` is True.
     """
     columns = [choice.column for choice in choices.values()]
     by = "past" if by_time and any(each.kind == "time" for each in columns) else "folds"
@@ -60,7 +60,7 @@ def _have_folds(column: Profile, others: list[Profile]) -> bool:
 
 
 def with_parts(choice: Choice, time: Profile) -> Choice:
-    """Return the choice of a time; hour and weekday are features if the times repeat them."""
+    """Return the choice of a time, in which hour and weekday are features if they recur."""
     column = choice.column
     if column.format is not None and time.family != "time":
         return choice  # numbers of digits such as 20261127

@@ -47,7 +47,7 @@ class Schema:
     A batch of rows becomes these arrays:
 
     * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
-      the others have one. Columns of one table are side by side; `fields` has the places.
+    and other columns have one key. Columns of one table are side by side; `fields` has the places.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
@@ -63,7 +63,7 @@ class Schema:
     `fit` if the scales have learned nothing. Afterwards a schema never changes.
 
     Args:
-        columns: the columns; at least one has rows.
+        columns: the columns; at least one has rows in a table.
         embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -244,7 +244,7 @@ class Schema:
     def raw_columns(self) -> list[str]:
         """Names of all columns that are read in training: all except ignored columns.
 
-        An ignored column that a cross reads is read.
+        An ignored column is read if a cross reads it.
         """
         read = self._crossed | {each.by for each in kept_in(self.columns)}
         return [each.name for each in self._in_data if each.kind != "ignored" or each.name in read]
@@ -318,8 +318,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        Columns with `statistics` learn from the rows of `fit` too. This method forgets these rows,
-        and leaves scales of numbers as they are.
+        Columns with `statistics` learn from the rows of `fit` too. This method forgets the rows of
+        `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
