@@ -221,8 +221,8 @@ class CategoryColumn(Column):
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
             type of the training rows. Until then '7' and 7 are different categories.
             'key' is for tables of earlier programs: whole numbers are their own keys, as in a
-            `FeatureSpec` without a transform, and none may be missing; texts have the same keys as
-            by default.
+            `FeatureSpec` without a transform, and no number may be missing; texts have the same
+            keys as by default.
         group: whether metrics are also computed per value. Default: False.
         dropout: as for `Column`.
 

@@ -45,7 +45,7 @@ class Fault:
         """Return what is wrong, for an error message.
 
         Args:
-            row: number of the first row in the data. Default: its index in the batch.
+            row: number of the first row in the data. Default: the row's index in the batch.
         """
         number = int(self.rows[0]) if row is None else row
         return (

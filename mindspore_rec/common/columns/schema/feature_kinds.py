@@ -208,8 +208,8 @@ def _counts_rows(profile: Profile) -> bool:
 def _is_spread_like_ids(numbers: np.ndarray) -> bool:
     """Return True if many different numbers fill their range evenly, as hashes and ids do.
 
-    Quantities are dense at small values. The measure is the greatest distance of the distribution
-    of the different values from the uniform distribution (Kolmogorov-Smirnov).
+    Quantities, unlike ids, are mostly small numbers. The measure is the greatest distance of the
+    distribution of the different values from the uniform distribution (Kolmogorov-Smirnov).
     """
     if len(numbers) <= _MANY_VALUES:
         return False

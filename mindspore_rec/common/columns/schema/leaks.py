@@ -26,10 +26,9 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. The mean of a value that occurs only in one half is the mean of
     all rows. So ids that differ from row to row tell nothing, although each id occurs with one
-    label only. If half of the rows have values that occur in both halves, the AUC of these rows is
-    computed too, and the greater AUC counts. Such values are, for example, the numbers of invoices.
-    Numbers are also compared by their order and by intervals, and a missing value is a value like
-    any other.
+    label only. If half of the rows have values that occur in both halves, such as numbers of
+    invoices, the AUC of these rows is computed too, and the greater AUC counts. Numbers are also
+    compared by their order and by intervals, and a missing value is a value like any other.
 
     Args:
         column: profile of the column.
