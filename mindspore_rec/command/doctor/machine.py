@@ -15,7 +15,7 @@ __all__ = ["cores", "cpu_field", "cpu_flags", "memory", "processor"]
 
 _ROOT = Path("/")
 _THREADS = "MINDSPORE_REC_NUM_THREADS"
-# Flags of /proc/cpuinfo and their common names, of x86 and of Arm, in ascending order.
+# Flags in /proc/cpuinfo, and their common names: x86, then Arm, each in ascending order.
 _SETS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",

@@ -367,7 +367,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, even histories kept from rows.
+        """Return a copy for rows that contain all histories, even histories usually kept from rows.
 
         The copy shares its learned state with this pipeline.
         """

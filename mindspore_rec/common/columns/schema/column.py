@@ -315,8 +315,8 @@ class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
     The data have no column of this name: the value of a row is made from the row's values in other
-    columns of the schema. The network itself need not read these columns. An ignored column is read
-    as texts.
+    columns of the schema. The network itself need not read the other columns. An ignored column is
+    read as texts.
 
     Args:
         name: name of the cross, which no other column has.

@@ -164,7 +164,7 @@ def _written(profile: Profile) -> str:
 
 
 def _never_recurs(profile: Profile, total_rows: int) -> bool:
-    """Return True if the values of a sample show that no value recurs in all rows.
+    """Return True if a sample shows that no value occurs twice in the data.
 
     If each value were in two of N rows, a sample of n rows would have about n * n / (2 * N) pairs.
     """

@@ -137,7 +137,7 @@ def infer_columns(
         group: name of a column; metrics are also computed for each of its values. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
-        total_rows: number of rows of the data. Default: the sample is all of them.
+        total_rows: number of rows of the data. Default: the sample contains all rows.
         by_time: whether the rows that are predicted come after the training rows if there is a
             time. Default: True.
 

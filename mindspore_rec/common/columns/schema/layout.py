@@ -132,7 +132,7 @@ class Layout:
     columns.
 
     Columns without a name of a table share a table if they have the same settings. In a shared
-    table, such columns have separate rows, because their keys are salted with the columns' names.
+    table, different columns have separate rows, because keys are salted with the columns' names.
 
     Args:
         columns: the columns.
@@ -310,7 +310,7 @@ def _values_of(column: Column) -> HistoryValues:
 
 
 def _kept_events(column: Column, history: History, columns: Sequence[Column]) -> KeptEvents:
-    """Return the transform of rows to the events from which a history is kept."""
+    """Return the transform that makes, from rows, the events of a kept history."""
     by_name = {each.name: each for each in columns}
     user = by_name[column.by or ""]
     values: list[Feature | None] = []

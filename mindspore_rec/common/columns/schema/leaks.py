@@ -24,11 +24,11 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     """Return how a column decides the label, as the end of a sentence; None if it does not.
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
-    half are ordered by these means. The mean of a value that occurs only in one half is the mean of
-    all rows. So ids that differ from row to row tell nothing, although each id occurs with one
-    label only. If half of the rows have values that occur in both halves, such as numbers of
-    invoices, the AUC of these rows is computed too, and the greater AUC counts. Numbers are also
-    compared by their order and by intervals, and a missing value is a value like any other.
+    half are ordered by these means. A value that occurs only in one half has the mean label of all
+    rows. So ids that differ from row to row tell nothing, although each id occurs with one label
+    only. If half of the rows have values that occur in both halves, such as numbers of invoices,
+    the AUC of these rows is computed too, and the greater AUC counts. Numbers are also compared by
+    their order and by intervals, and a missing value is a value like any other.
 
     Args:
         column: profile of the column.
@@ -90,7 +90,7 @@ def _two_values(label: np.ndarray) -> np.ndarray:
 
 
 def _codes(column: Profile) -> np.ndarray:
-    """Return a value of each row; lists are compared by their lengths."""
+    """Return a code for the value of each row; a list is represented by its length."""
     if column.lengths is not None:
         return np.minimum(column.lengths, 1 << 20) + 1
     return column.codes + 1
@@ -135,7 +135,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores, given the rows of either label for each score; ties count half."""
+    """Return the AUC of scores, given how many rows of each label have a score; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

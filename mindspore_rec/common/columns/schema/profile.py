@@ -63,7 +63,7 @@ class Profile:
 
     @property
     def missing(self) -> np.ndarray:
-        """Which rows have no value, bool ``[rows]``."""
+        """True for each row without a value, bool ``[rows]``."""
         return (self.codes if self.lengths is None else self.lengths) < 0
 
     @property

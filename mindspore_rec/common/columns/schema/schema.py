@@ -47,12 +47,14 @@ class Schema:
     A batch of rows becomes these arrays:
 
     * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
-    and other columns have one key. Columns of one table are side by side; `fields` has the places.
+    and other columns have one key. Columns of one table are side by side; `fields` lists the places
+    of the columns.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
-      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has values only.
+      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
+      offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
       `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces this
       array by the arrays of a history.
