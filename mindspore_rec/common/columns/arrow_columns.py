@@ -140,8 +140,8 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Args:
         name: name of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array. A list may have a list of any
-            length, or None, for each row.
+        values: a list, an array, a pandas Series or an Arrow array. A list may contain, for each
+            row, a list of any length or None.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
@@ -211,7 +211,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return lists of different lengths, or missing lists, as an Arrow array; None for others."""
+    """Return lists of different lengths, or missing lists, as Arrow; None for other values."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None
