@@ -34,6 +34,8 @@ from mindspore_rec import LazyAdam, RecModel, get_num_threads, models, tables_of
 NETS: dict[str, dict[str, Any]] = {
     "din": {"hidden": [64, 32]},
     "bst": {"heads": 2, "hidden": [64, 32]},
+    "sasrec": {"heads": 2},
+    "hstu": {"heads": 2},
 }
 STD = 0.3  # of the initial rows; a step of Adam at 0.001 changes a usual row of 0.01 by a tenth
 LIMIT = 1e-3
@@ -61,15 +63,17 @@ def measure(name: str, task: str, options: Any) -> dict[str, Any]:
     seed, rate = options.seed, options.learning_rate
     planted = draw(task, options.steps * options.batch, seed)
     ms.set_seed(seed + 1)  # MindSpore's seeds start at 1
-    net = models.get(name)(schema_of(), name=f"{name}_{task}", seed=seed, **NETS[name])
+    net = models.get(name)(
+        schema_of(times=name == "hstu"), name=f"{name}_{task}", seed=seed, **NETS[name]
+    )
     optimizer = LazyAdam(net.trainable_params(), rate)
     model = RecModel(net, optimizer=optimizer)
     batches = list(model.batches(planted.rows, options.batch))
-    keys, tables = tables_in_order(net, batches)
+    keys, tables, weights = tables_in_order(net, batches)
     rng = np.random.default_rng(seed)
     for of, table in zip(keys, tables, strict=True):
         table.write_rows(of, rng.normal(0, STD, (len(of), table.dim)).astype(np.float32))
-    twin = Twin(net, keys, tables)
+    twin = Twin(net, keys, tables, weights)
     began = time.perf_counter()
     losses = Losses()
     model.train(1, [tuple(each.values()) for each in batches], losses, progress=False)
@@ -91,18 +95,25 @@ def measure(name: str, task: str, options: Any) -> dict[str, Any]:
     }
 
 
-def tables_in_order(net: Any, batches: list[Batch]) -> tuple[list[np.ndarray], list[Any]]:
-    """Return the keys of each table, and the tables, in the order of the schema's tables."""
+def tables_in_order(
+    net: Any, batches: list[Batch]
+) -> tuple[list[np.ndarray], list[Any], list[Any]]:
+    """Return keys, tables of vectors and tables of first-order weights, in the schema's order.
+
+    The last list is empty if the network has no linear part.
+    """
     by_name = {each.name: each for each in tables_of(net)}
-    prefix = f"{net.recipe()['name']}.embedding"
-    keys, tables = [], []
+    name = net.recipe()["name"]
+    keys, names = [], []
     for table in net.schema.tables:
         used = [batch["ids"][:, list(table.fields)].ravel() for batch in batches]
         for history in table.histories:
             used += [batch[f"{history}.values"] for batch in batches]
         keys.append(np.unique(np.concatenate(used)))
-        tables.append(by_name[prefix if table.name is None else f"{prefix}.{table.name}"])
-    return keys, tables
+        names.append("" if table.name is None else f".{table.name}")
+    tables = [by_name[f"{name}.embedding{each}"] for each in names]
+    has_linear = len(by_name) > len(tables)
+    return keys, tables, [by_name[f"{name}.linear{each}"] for each in names if has_linear]
 
 
 def train_twin(twin: Any, rate: float, batches: list[Batch]) -> np.ndarray:
@@ -111,9 +122,9 @@ def train_twin(twin: Any, rate: float, batches: list[Batch]) -> np.ndarray:
 
     from benchmarks.sequences.torch_nets import Adam
 
-    rows = list(twin.tables.parameters())
-    dense = [each for name, each in twin.named_parameters() if not name.startswith("tables.")]
-    optimizers = [torch.optim.SparseAdam(rows, lr=rate), Adam(dense, rate)]
+    rows = {id(each) for each in twin.rows}
+    dense = [each for each in twin.parameters() if id(each) not in rows]
+    optimizers = [torch.optim.SparseAdam(twin.rows, lr=rate), Adam(dense, rate)]
     losses = []
     for batch in batches:
         loss = torch.nn.functional.binary_cross_entropy_with_logits(

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows with histories whose labels follow from a known formula, so the best AUC is known.
 
-A row has a user, an item, a number, and a history of 0 to 20 items. The label's log odds are a
-constant of the item, plus a term of the history:
+A row has a user, an item, a number, and a history of 0 to 20 items with times. The label's log odds
+are a constant of the item, plus a term of the history:
 
 * `seen`: 1.5 if the item is in the history, and else -1.5. Half of the rows' items are drawn from
   the history.
 * `interest`: 0.9 for each event of the item's kind, for at most 4 events, minus 1.5. No column has
   the kinds: a network learns them from the events. Each history is about three kinds.
 
-The user and the number say nothing about the label.
+The user, the number and the times say nothing about the label.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Planted:
     """Rows, and the probability of label 1 by which each row's label was drawn.
 
     Attributes:
-        rows: columns `user`, `item`, `number`, `seen` and `label`.
+        rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. The times `seen_at`
+            of a history's events rise, by 0 to 2**20.
         probability: float64 `[rows]`.
     """
 
@@ -59,25 +60,30 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     values, item, term = TASKS[task](rng, row, offsets)
     odds = np.random.default_rng(0).normal(0, 0.5, ITEMS)[item] + term
     probability = 1 / (1 + np.exp(-odds))
+    apart = np.exp2(np.random.default_rng((seed, 1)).uniform(-2, 20, len(row))).astype(np.int64)
+    times = np.cumsum(apart)
     columns = {
         "user": rng.integers(0, USERS, rows),
         "item": item,
         "number": rng.normal(0, 1, rows),
         "seen": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
+        "seen_at": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times)),
         "label": (rng.random(rows) < probability).astype(np.int8),
     }
     return Planted(pa.table(columns), probability)
 
 
-def schema_of(history: bool = True, embedding_dim: int = 8) -> Schema:
-    """Return the schema of the rows, with the history or without."""
+def schema_of(history: bool = True, embedding_dim: int = 8, times: bool = False) -> Schema:
+    """Return the schema of the rows, with the history and its times or without."""
     columns = [
         CategoryColumn("user", values="key"),
         CategoryColumn("item", values="key", table="items"),
         NumberColumn("number"),
     ]
     seen = HistoryColumn("seen", values="key", table="items", length=LONGEST)
-    return Schema([*columns, *[seen] * history, LabelColumn("label")], embedding_dim=embedding_dim)
+    seen_at = HistoryColumn("seen_at", side_of="seen", values="int64")
+    histories = [seen] * history + [seen_at] * times
+    return Schema([*columns, *histories, LabelColumn("label")], embedding_dim=embedding_dim)
 
 
 _Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
