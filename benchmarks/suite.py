@@ -124,7 +124,7 @@ SUITE: dict[str, Benchmark] = {
         "--batch 64 --tables 3 --rows 100 --steps 3",
     ),
     "history_twins": Benchmark(
-        "losses of DIN, BST, SASRec and HSTU beside PyTorch twins from the same weights and batches",
+        "losses of DIN, BST, SASRec and HSTU beside PyTorch twins from equal weights and batches",
         "--tasks seen",
         "--nets hstu --tasks seen --steps 20 --batch 32",
         ("torch",),

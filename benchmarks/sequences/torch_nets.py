@@ -150,6 +150,7 @@ class _ByState(nn.Module):
         """Return the logits [B, 1]."""
         state = self.state(row.events, row.lengths, row.times)
         state = state + self.context(torch.cat(row.others, 1))
+        assert row.linear is not None
         linear = row.linear.sum(1, keepdim=True) + self.numbers(row.others[-1]) + self.bias
         return linear + (state * row.candidate).sum(1, keepdim=True)
 
