@@ -124,6 +124,14 @@ SUITE: dict[str, Benchmark] = {
         "",
         "--batch 64 --tables 3 --rows 100 --steps 3",
     ),
+    "history_twins": Benchmark(
+        "losses of DIN, BST, SASRec and HSTU beside PyTorch twins from equal weights and batches",
+        "--tasks seen",
+        "--nets hstu --tasks seen --steps 20 --batch 32",
+        ("torch",),
+        path="benchmarks/sequences/history_twins.py",
+        codes=(0, 1),  # 1: the twins differ by more than promised
+    ),
     "hybrid_parallel": Benchmark(
         "samples/s of workers over single processes; what exchanges cost; balance of rows",
         "--rounds 5 --steps 6",
