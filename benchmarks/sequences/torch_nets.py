@@ -20,10 +20,10 @@ __all__ = ["Adam", "Twin"]
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam as `LazyAdam` and `SparseAdam` compute it: epsilon is not divided by the correction.
+    """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is not divided by the correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. A step then differs for gradients near
-    epsilon, such as 1e-7, and the losses differ by some thousandths after 100 steps.
+    `torch.optim.Adam` adds epsilon to the corrected root. For gradients near epsilon, such as 1e-7,
+    steps then differ, and the losses differ by a few thousandths after 100 steps.
 
     Args:
         parameters: dense parameters.
@@ -55,7 +55,7 @@ class Twin(nn.Module):
     Args:
         net: our `DIN`, `BST`, `SASRec` or `HSTU`.
         keys: the keys of each table, rising, in the order of the schema's tables. The keys are
-            inserted into our tables, and the initial values of the rows are copied.
+            inserted into our tables, and the initial values of the rows are copied to PyTorch.
         tables: our tables in the same order.
         weights: our tables of first-order weights in the same order, none for `DIN` and `BST`.
     """

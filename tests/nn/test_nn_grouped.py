@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -21,14 +23,16 @@ from mindspore_rec import (
 from tests.support.networks import Weighed
 
 DIM = 6
+ONE_SIZE, MIXED = (DIM, DIM, DIM), (4, 8, 1)  # floats of a row, for the tables a, b and c
 
 
 class Separate(nn.Cell):
     def __init__(self, tables, coefficients):
         super().__init__()
+        self.one_size = len({table.dim for table in tables}) == 1
         self.columns = nn.CellList(
             [
-                HashEmbeddingLookup(DIM, table=table, padding_key=0, faae_coefficient=each)
+                HashEmbeddingLookup(table.dim, table=table, padding_key=0, faae_coefficient=each)
                 for table, each in zip(tables, coefficients, strict=True)
             ]
         )
@@ -37,29 +41,31 @@ class Separate(nn.Cell):
         rows: tuple[Tensor, ...] = ()
         for i in range(len(self.columns)):
             rows += (self.columns[i](ids[:, i]),)
-        return ops.stack(rows, 1)
+        return ops.stack(rows, 1) if self.one_size else ops.cat(rows, -1)
 
 
-def make_tables(prefix):
+def make_tables(prefix, dims=ONE_SIZE):
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"admission": CountAdmission(4)},
+        {"default_value": "ones"},
+    ]
     a, b, c = (
-        MapParameter(f"{prefix}.{name}", value_shape=DIM, key_dtype=ms.int64, **arguments)
-        for name, arguments in (
-            ("a", {}),
-            ("b", {"admission": CountAdmission(4)}),
-            ("c", {"default_value": "ones"}),
-        )
+        MapParameter(f"{prefix}.{name}", value_shape=dim, key_dtype=ms.int64, **kind)
+        for name, dim, kind in zip("abc", dims, kinds, strict=True)
     )
     return [a, b, a, c, a]  # three columns share a table
 
 
-def train(grouped, threads, batch_sizes):
+def train(grouped, threads, batch_sizes, dims):
     """Rows of each step's forward pass, and the tables' final contents."""
     rng = np.random.default_rng(3)
     ms.set_seed(0)
     before = mindspore_rec.get_num_threads()
     mindspore_rec.set_num_threads(threads)
     try:
-        tables = make_tables("grouped.equal")  # names decide first values: the same in each run
+        # The names decide the first values, so these are the same in each run.
+        tables = make_tables("grouped.equal", dims)
         coefficients = [1, 2, 1, 1, 3]
         if grouped:
             embedding = GroupedEmbedding(tables, padding_key=0, faae_coefficient=coefficients)
@@ -69,7 +75,8 @@ def train(grouped, threads, batch_sizes):
         for n in batch_sizes:
             ids = Tensor(rng.integers(0, 40 if n < 100 else 4000, (n, 5)))
             # Of its own for each row, so that a gradient in the wrong place shows.
-            weight = rng.normal(size=(n, 5, DIM)).astype(np.float32)
+            floats = (5, DIM) if dims == ONE_SIZE else (sum(table.dim for table in tables),)
+            weight = rng.normal(size=(n, *floats)).astype(np.float32)
             net = Weighed(embedding)
             if not outs:
                 optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
@@ -88,12 +95,12 @@ def train(grouped, threads, batch_sizes):
         mindspore_rec.set_num_threads(before)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_grouped_equals_separate_bit_for_bit(threads):
+@pytest.mark.parametrize("threads, dims", [(1, ONE_SIZE), (2, ONE_SIZE), (2, MIXED)])
+def test_grouped_equals_separate_bit_for_bit(threads, dims):
     ms.set_context(mode=ms.GRAPH_MODE)
     sizes = [3, 2000, 17]
-    separate = train(False, 1, sizes)
-    grouped = train(True, threads, sizes)
+    separate = train(False, 1, sizes, dims)
+    grouped = train(True, threads, sizes, dims)
     for a, b in zip(separate[0], grouped[0], strict=True):
         assert a.tobytes() == b.tobytes()
     assert separate[1] == grouped[1]
@@ -124,8 +131,8 @@ def test_bad_arguments_name_the_argument():
         GroupedEmbedding([])
     with pytest.raises(TypeError, match="tables must hold Map- or StaticParameters, got Dense"):
         GroupedEmbedding([nn.Dense(1, 1)])
-    with pytest.raises(ValueError, match="rows of one size: 'grouped.bad.a' has 6 floats"):
-        GroupedEmbedding([a, b])
+    with pytest.raises(ValueError, match=r"ids must be \[..., 2\], one column a table"):
+        GroupedEmbedding([a, b])(Tensor(np.zeros((4, 3), np.int32)))
     with pytest.raises(ValueError, match="faae_coefficient must be one number or 1, got 2"):
         GroupedEmbedding([a], faae_coefficient=[1, 1])
     with pytest.raises(ValueError, match=r"faae_coefficient must be in \[1, 1048576\], got 0"):

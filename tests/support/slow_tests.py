@@ -349,7 +349,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "graph-dots-False",
         "pynative-*",
     ),
-    "tests/nn/test_nn_grouped.py::test_grouped_equals_separate_bit_for_bit": ("2",),
+    "tests/nn/test_nn_grouped.py::test_grouped_equals_separate_bit_for_bit": ("2-dims1",),
     "tests/nn/test_nn_mlp_fused.py::test_in_a_graph": ("relu-0.3-True", "gelu-0.0-False"),
     "tests/nn/test_nn_mmoe.py::test_a_seed_gives_the_same_training": (),
     "tests/nn/test_nn_output_dtype.py::test_training_is_that_of_float32": (

@@ -13,7 +13,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.export.lookup_marks import exchange
 from mindspore_rec.train.nn.bag import EmbeddingBag
-from mindspore_rec.train.nn.grouped import GroupedEmbedding
+from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
@@ -86,7 +86,7 @@ class FrozenTable(nn.Cell):
 
 
 class _FrozenGroup(nn.Cell):
-    """Rows of several tables, of which each serves one column of ids."""
+    """Rows of several tables; there is one table for each column of ids."""
 
     def __init__(self, tables: list[FrozenTable]) -> None:
         super().__init__(auto_prefix=False)
@@ -121,7 +121,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
                     raise ValueError("lookups with output_dtype bfloat16 have no MindIR")
                 table = FrozenTable(cell.embedding_table, cell.padding_key)
                 replace(cell, "embedding_table", table)
-            elif isinstance(cell, GroupedEmbedding):
+            elif isinstance(cell, GroupedLookup):
                 tables = [FrozenTable(table, cell.padding_key) for table in cell.tables]
                 group = _FrozenGroup(tables)
                 replace(cell, "_eval", group)

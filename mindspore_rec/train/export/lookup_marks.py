@@ -12,7 +12,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.export.onnx_rewrite import STARTS, WEIGHTS, NotExportableError
 from mindspore_rec.train.nn.bag import EmbeddingBag
-from mindspore_rec.train.nn.grouped import GroupedEmbedding
+from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.lookup import TableLookup
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
@@ -82,7 +82,7 @@ def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
                 mark(cell, "embedding_table", tables, cell.padding_key, cell.mode)
             elif isinstance(cell, TableLookup):
                 mark(cell, "embedding_table", [cell.embedding_table], cell.padding_key, None)
-            elif isinstance(cell, GroupedEmbedding):
+            elif isinstance(cell, GroupedLookup):
                 mark(cell, "_eval", list(cell.tables), cell.padding_key, None, True)
         yield marks
     finally:

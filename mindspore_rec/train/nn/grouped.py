@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GroupedEmbedding: several tables looked up by one operator."""
+"""GroupedEmbedding: several tables looked up by one operator per row size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import mindspore as ms
-import numpy as np
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec.train.graph.operators import custom_op
+from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.lookup import check_coefficient, check_padding_key
 from mindspore_rec.train.nn.new_tables import new_table
 from mindspore_rec.train.parameter.table_config import TableConfig
@@ -21,18 +19,18 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Look up column t of the ids in table t, with one operator for all tables.
+    """Look up column t of the ids in table t, with one operator for all tables of one row size.
 
     With one operator, many small tables cost little more than one large table. Separate lookups
     would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
     would return the same rows and train the tables to the same values, bit for bit.
 
     Args:
-        tables: a HashTable or StaticParameter for each column, all with rows of the same size. A
-            table may serve several columns, which are then looked up from left to right.
-        config: a `TableConfig` for each column, in place of `tables`, all with the same
-            `embedding_dim` and with different names. For each config, the cell makes a new table: a
-            StaticParameter if the config has `vocab_size`, otherwise a HashTable. Default: none.
+        tables: a HashTable or StaticParameter for each column. A table may serve several columns,
+            which are then looked up from left to right. The rows of the tables may differ in size.
+        config: a `TableConfig` for each column, in place of `tables`, with different names. For
+            each config, the cell makes a new table: a StaticParameter if the config has
+            `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, as for
             `HashEmbeddingLookup`; one number for all columns, or one per column. Default: 1.
@@ -41,7 +39,8 @@ class GroupedEmbedding(nn.Cell):
         ids: int32 or int64 Tensor `[..., tables]`.
 
     Outputs:
-        float32 Tensor `[..., tables, dim]`.
+        float32 Tensor `[..., tables, dim]` if all rows have the same size `dim`. Otherwise, a
+        float32 Tensor `[..., sum of the dims]`: the rows of the tables one after another.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -61,6 +60,9 @@ class GroupedEmbedding(nn.Cell):
         >>> configs = [TableConfig(4, name=f"doc.grouped.config.{t}") for t in range(2)]
         >>> GroupedEmbedding(config=configs)(Tensor([[1, 2]], ms.int64)).shape
         (1, 2, 4)
+        >>> configs = [TableConfig(dim, name=f"doc.grouped.mixed.{dim}") for dim in (4, 16)]
+        >>> GroupedEmbedding(config=configs)(Tensor([[1, 2]], ms.int64)).shape
+        (1, 20)
     """
 
     def __init__(
@@ -83,44 +85,35 @@ class GroupedEmbedding(nn.Cell):
             columns = _new_tables(columns)
         _check_tables(columns)
         self.tables = nn.CellList(columns, auto_prefix=False)
-        self.embedding_size = columns[0].dim
-        descriptors = [
-            table.make_descriptor(self.padding_key, faae_coefficient=each).asnumpy()
-            for table, each in zip(columns, coefficients, strict=True)
+        by_size: dict[int, list[int]] = {}
+        for number, table in enumerate(columns):
+            by_size.setdefault(table.dim, []).append(number)
+        self.groups = tuple(tuple(numbers) for numbers in by_size.values())
+        lookups = [
+            GroupedLookup([columns[t] for t in g], self.padding_key, [coefficients[t] for t in g])
+            for g in self.groups
         ]
-        self.descriptors = Tensor(np.stack(descriptors))
-        self.like = columns[0].like
-        distinct = list({id(table): table for table in columns}.values())
-        self.anchors = ms.ParameterTuple([table.anchor for table in distinct])
-        self._sum = ops.AddN()
-        self._make_operators()
-
-    def _make_operators(self) -> None:
-        accumulate = custom_op("MsrGroupAccumulate", ms.float32)
-        refuse = custom_op("MsrRefuseGradient", ms.float32)
-        zeros = ops.zeros_like
-
-        def train_bprop(ids, descriptors, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), descriptors, like, accumulate(dout[0], out[1], descriptors)
-
-        def eval_bprop(ids, descriptors, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), descriptors, like, refuse(dout, descriptors)
-
-        self._train = custom_op(
-            "MsrGroupLookupTrain", (ms.float32, ms.int64), train_bprop, multi_output=True
-        )
-        self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop)
+        # An attribute would put its name in front of the names of the tables' parameters.
+        self.insert_child_to_cell("lookups", nn.CellList(lookups, auto_prefix=False))
+        order = [t for group in self.groups for t in group]
+        self.places = tuple(order.index(t) for t in range(len(columns)))
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, float32 `[..., tables, dim]`."""
+        """Return the rows of ids."""
         if isinstance(ids, (int, float, tuple, list)):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
-        # The operator has one gradient token, and the gradient of a sum passes this token to every
-        # anchor.
-        anchor = self._sum(self.anchors)
-        if self.training:
-            return self._train(ids, self.descriptors, self.like, anchor)[0]
-        return self._eval(ids, self.descriptors, self.like, anchor)
+        if len(self.groups) == 1:
+            return self.lookups[0](ids)
+        if ids.shape[-1] != len(self.places):
+            raise ValueError(f"ids must be [..., {len(self.places)}], one column a table")
+        rows: tuple[Tensor, ...] = ()
+        for number, lookup in enumerate(self.lookups):
+            group = self.groups[number]
+            # In MindIR, `stack` would keep the first batch's number of rows.
+            of_group = lookup(ops.cat([ids[..., t : t + 1] for t in group], -1))
+            of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
+            rows += ops.split(of_group, lookup.embedding_size, -1)
+        return ops.cat([rows[place] for place in self.places], -1)
 
 
 def _check_tables(tables: list[TableParameter]) -> None:
@@ -132,11 +125,6 @@ def _check_tables(tables: list[TableParameter]) -> None:
                 f"tables must hold Map- or StaticParameters, got {type(table).__name__}"
             )
         table.refuse_device("a GroupedEmbedding")
-        if table.dim != tables[0].dim:
-            raise ValueError(
-                f"tables must have rows of one size: '{tables[0].name}' has {tables[0].dim} "
-                f"floats, '{table.name}' {table.dim}"
-            )
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
@@ -145,11 +133,6 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
     for config in configs:
         if not isinstance(config, TableConfig):
             raise TypeError(f"config must hold TableConfigs, got {type(config).__name__}")
-        if config.embedding_dim != configs[0].embedding_dim:
-            raise ValueError(
-                "config must have rows of one size, got embedding_dim="
-                f"{configs[0].embedding_dim} and {config.embedding_dim}"
-            )
         if config.name is not None and config.name in names:
             raise ValueError(f"config must have different names, got '{config.name}' twice")
         names |= {config.name or ""}

@@ -213,9 +213,10 @@ def _draw_uses(draw: Draw, tables: Sequence[dict[str, Any]]) -> list[dict[str, A
     by_dim: dict[int, list[int]] = {}
     for number, table in enumerate(tables):
         by_dim.setdefault(table["dim"], []).append(number)
-    if draw.chance(0.5):  # a group of the tables of one size, one of them perhaps twice
-        dim = draw.of(*by_dim)
-        group = [*by_dim[dim], *([by_dim[dim][0]] if draw.chance(0.3) else [])][:FIELDS]
+    if draw.chance(0.5):  # a group of tables of one size or of several, one of them perhaps twice
+        of_dim = by_dim[draw.of(*by_dim)]
+        members = single if draw.chance(0.4) else of_dim
+        group = [*members, *([members[0]] if draw.chance(0.3) else [])][:FIELDS]
         uses.append({"kind": "group", "tables": group, "padding": draw.of(None, 5)})
         if draw.chance(0.6):
             single = [number for number in single if number not in group]
@@ -320,8 +321,7 @@ def simpler_cases(case: Case) -> Iterator[Case]:
             "policy": "lru", "seed": 0, "dim": 1,
         }  # fmt: skip
         for name, value in plain.items():
-            grouped = any(u["kind"] == "group" and place in u["tables"] for u in case["uses"])
-            if table[name] != value and not (name == "dim" and grouped):
+            if table[name] != value:
                 changed = {**table, name: value}
                 yield {**case, "tables": _replaced(case["tables"], place, changed)}
     for place, optimizer in enumerate(case["optimizers"]):

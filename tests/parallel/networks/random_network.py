@@ -174,7 +174,7 @@ class GroupPart(nn.Cell):
         super().__init__()
         self.columns = len(tables)
         self.static = static
-        self.width = self.columns * tables[0].dim
+        self.width = sum(table.dim for table in tables)
         self.lookup = GroupedEmbedding(tables, padding_key=use["padding"])
 
     def construct(self, keys: Tensor, small: Tensor, weights: Tensor) -> Tensor:

@@ -47,13 +47,16 @@ class Net(nn.Cell):
         )
         configs = [TableConfig(4, name=f"{name}.group{i}") for i in range(3)]
         self.group = GroupedEmbedding(config=configs)
-        self.mlp = MLP(2 * 12 + 3 * 4 + 12, (8,), out_features=2)
+        mixed = [TableConfig(2 + i % 2, name=f"{name}.mixed{i}") for i in range(3)]
+        self.mixed = GroupedEmbedding(config=mixed)
+        self.mlp = MLP(2 * 12 + 3 * 4 + 12 + 7, (8,), out_features=2)
 
     def construct(self, ids: Tensor, slots: Tensor) -> Tensor:
         parts: tuple[Tensor, ...] = (
             self.hashed(ids).reshape((-1, 12)),
             self.static(slots).reshape((-1, 12)),
             self.group(ids).reshape((-1, 12)),
+            self.mixed(ids),
         )
         for bag in self.bags:
             parts += (bag(ids),)

@@ -20,6 +20,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec import (
     EmbeddingBag,
+    GroupedEmbedding,
     LazyAdam,
     MapParameter,
     RecCheckpoint,
@@ -137,15 +138,13 @@ def test_onnx_answers_are_those_of_mindspore(name: str, tmp_path: Path) -> None:
 
 
 class Bags(nn.Cell):
-    """Bags of every combiner, with a padding key, in a hash table and a static one."""
+    """Bags of every combiner, with a padding key, and a group of tables with rows of two sizes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.bags = nn.CellList(
             [
                 EmbeddingBag(TableConfig(3, name=name, vocab_size=size), mode, padding_key=0)
-                if size is None
-                else EmbeddingBag(TableConfig(3, name=name, vocab_size=size), mode, padding_key=0)
                 for mode, size, name in (
                     ("sum", None, "onnx.sum"),
                     ("mean", 20, "onnx.mean"),
@@ -153,10 +152,15 @@ class Bags(nn.Cell):
                 )
             ]
         )
-        self.out = nn.Dense(9, 2)
+        mixed = [TableConfig(1 + t % 2, name=f"onnx.mixed{t}") for t in range(4)]
+        self.group = GroupedEmbedding(config=mixed, padding_key=0)
+        self.out = nn.Dense(9 + 6, 2)
 
     def construct(self, ids: Tensor) -> Tensor:
-        return self.out(ops.concat((self.bags[0](ids), self.bags[1](ids), self.bags[2](ids)), 1))
+        parts: tuple[Tensor, ...] = (self.group(ids),)
+        for bag in self.bags:
+            parts += (bag(ids),)
+        return self.out(ops.concat(parts, 1))
 
 
 def test_onnx_of_bags(tmp_path: Path) -> None:
@@ -164,7 +168,8 @@ def test_onnx_of_bags(tmp_path: Path) -> None:
     keys = np.array([[1, 2, 0, 0], [0, 0, 0, 0], [3, 3, 5, 19]])
     for table in tables_of(net):
         every = np.arange(1, 20)
-        table.write_rows(every, np.random.default_rng(1).normal(0, 1, (19, 3)).astype(np.float32))
+        rows = np.random.default_rng(1).normal(0, 1, (19, table.dim)).astype(np.float32)
+        table.write_rows(every, rows)
     expected = net(Tensor(keys)).asnumpy()
     saved(net, tmp_path / "saved", ["ids:INT64:-1,4"])
     with Predictor(tmp_path / "saved") as predictor:
