@@ -20,7 +20,7 @@ __all__ = ["GatedBlock", "LastOutput", "Pool", "State", "TransformerBlock"]
 
 
 class _Dice(nn.Module):
-    """Dice, normalized by the rows that a mask selects."""
+    """Dice, normalized over the rows that a mask selects."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()
