@@ -36,7 +36,7 @@ def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
 
 
 class Sample(NamedTuple):
-    """Seconds of one step: of the whole step, and inside the table's operators."""
+    """Seconds of one whole step, and the seconds of it that are spent in the table's operators."""
 
     step: float
     table: float
@@ -72,7 +72,7 @@ class Subject:
                 rows are spread evenly over this range.
             spare: number of rows that were in use and are now free, as after an eviction. New keys
                 reuse the spare rows, so that no measured step waits for fresh memory of the system.
-            seed: seed of counts and ages.
+            seed: seed of the rows' random counts and ages.
         """
         rng = np.random.default_rng(seed)
         scored = self.table.eviction is not None and self.table.eviction.order == "lfu_decay"

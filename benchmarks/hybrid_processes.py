@@ -51,7 +51,7 @@ class Processes:
         number: expected number of processes.
 
     Attributes:
-        about: the description that each process sends of itself.
+        about: for each process, the description that the process sent.
 
     Raises:
         RuntimeError: a process ended or was not ready in time; the message has the process's last

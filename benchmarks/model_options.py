@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a training step of DCN-V2 with each form of the numbers and each number of members.
+"""Time of a DCN-V2 training step for each value of the options `numbers` and `members`.
 
     python benchmarks/model_options.py --batch 1024 --members 2 8 --json OUT
 

@@ -99,7 +99,7 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have all rows; the stack closes the tables."""
+    """Return a network whose tables have a row for every id; the stack closes the tables."""
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))

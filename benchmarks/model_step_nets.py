@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of the zoo for `model_step.py`: unchanged, on MindSpore's own cells, and in parts."""
+"""The zoo's models for `model_step.py`: unchanged, rebuilt from MindSpore's cells, and in parts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of models with two bytes per table number in training, or 8 or 4 bits in serving.
+"""AUC of models whose tables have 16 bits per number in training, or 8 or 4 bits in serving.
 
     PYTHONPATH=. python benchmarks/precision_accuracy.py --sets movielens synthetic census
         --movielens DIR --census DIR --json OUT
@@ -9,8 +9,8 @@ trainings of a model have the same initial values and batches. One precision is 
 float32, the training precisions are bfloat16 values and states, with stochastic rounding (the
 default) and with rounding to the nearest. The rows of each float32 model are then quantised to 8
 and to 4 bits, as in a server. Each row has its own scale and offset in float16 (FBGEMM's form). The
-model is evaluated with the quantised rows. The output is a table in Markdown. The table shows the
-mean AUC of float32 over the seeds, and the difference between each other precision and float32.
+model is evaluated with the quantised rows. The output is a table in Markdown. The table shows means
+over the seeds: the AUC in float32, and how much the AUC in each other precision differs from it.
 """
 
 from __future__ import annotations

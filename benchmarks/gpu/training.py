@@ -97,7 +97,7 @@ def _descriptor(table: Any) -> np.ndarray:
 
 
 class Training:
-    """A network that is trained on a device: its parts as functions, with memory allocated once.
+    """The parts of a network's training step on a device, as functions; memory is allocated once.
 
     Args:
         core: the native core, which sets the device.

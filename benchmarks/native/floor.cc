@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine's limit: a step that consists only of the memory accesses of an embedding step. The
+// The memory accesses of an embedding step, without any other work: the machine's lower bound. The
 // benchmark compiles this file with the machine's own instruction set.
 //
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup

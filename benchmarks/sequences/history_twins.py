@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of DIN and BST and of their PyTorch twins, from the same weights and batches.
+"""Losses of DIN and BST, compared with PyTorch twins on the same initial weights and batches.
 
     python -m benchmarks.sequences.history_twins --json OUT
 
 Each network trains on the rows of `datasets/synthetic/histories.py` in float32, without dropout, at
-a constant learning rate. Both twins begin with the same weights, including the rows of the tables.
-Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`, and Adam
-in the same form for the other weights. The output file has the settings, the seeds and the mean
-loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit code
-is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times the twin's.
+a constant learning rate. A network and its twin begin with the same weights, including the rows of
+the tables. Our networks use LazyAdam over hash tables. The twins use SparseAdam over
+`nn.Embedding`, and, for the other weights, Adam with SparseAdam's formula. The output file has the
+settings, the seeds and the mean loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU
+build is enough). The exit code is 1 if a mean loss differs from the twin's mean loss by more than
+0.001 times the twin's.
 """
 
 from __future__ import annotations
