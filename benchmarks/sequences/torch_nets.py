@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DIN and BST in PyTorch over padded blocks, with the current weights of our networks.
+"""DIN and BST in PyTorch over padded blocks, initialized with our networks' current weights.
 
 The networks are written from the papers' formulas with PyTorch's own layers. A history is a block
 `[B, L, dim]` with a mask; our networks read values and offsets without padding. `history_twins.py`
@@ -22,7 +22,7 @@ __all__ = ["Adam", "Twin"]
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is not divided by the correction.
+    """Adam as in `LazyAdam` and `SparseAdam`: epsilon is added to the root before bias correction.
 
     `torch.optim.Adam` adds epsilon to the corrected root. For gradients near epsilon, such as 1e-7,
     steps then differ, and the losses differ by a few thousandths after 100 steps.
@@ -126,7 +126,7 @@ class _Pool(nn.Module):
     def forward(
         self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
     ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> sum and product with it."""
+        """candidate [B, dim], events [B, L, dim], lengths [B] -> weighted sum, candidate * sum."""
         mask = torch.arange(events.shape[1]) < lengths[:, None]
         c = candidate[:, None].expand_as(events)
         joined = torch.cat((c, events, c - events, c * events), -1)

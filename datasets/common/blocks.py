@@ -66,7 +66,7 @@ def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
 
 
 def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
-    """Cut a stream of batches of any sizes into batches of one size, with rows in order.
+    """Regroup batches of any sizes into batches of one size; the rows keep their order.
 
     Args:
         blocks: Batches with the same columns; empty batches are allowed.

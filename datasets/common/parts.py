@@ -7,8 +7,8 @@ only on its rows. So a conversion that is killed and resumed writes the same byt
 uninterrupted conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
-``data`` contains the finished files. The folder ``parts`` contains one small file per part. The
-small file describes the part, and is written after the part's data.
+``data`` contains the finished files. The folder ``parts`` contains one small file per part. A
+part's small file describes the part, and is written after the part's data.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Yield the unfinished parts in order; call `on_bytes` with the bytes read."""
+        """Yield the unfinished parts in order; call `on_bytes` with the number of bytes read."""
         ...
 
 
@@ -158,7 +158,7 @@ def convert_parts(
 
 @dataclass(frozen=True)
 class _Converting(Work):
-    """Conversion of one source, in any process."""
+    """Conversion of one source; any process can run it."""
 
     conversion: Conversion
     source: RowSource
@@ -172,7 +172,7 @@ class _Converting(Work):
         return self.conversion.place / "parts" / f"{self.source.name}.end"
 
     def sidecars(self) -> list[Path]:
-        """Return the files with the finished parts' reports, in order."""
+        """Return the paths of the finished parts' reports, in the order of the parts."""
         parts = self.conversion.place / "parts"
         numbered = (parts / f"{self.source.name}-{k:05d}.json" for k in itertools.count())
         return list(itertools.takewhile(Path.exists, numbered))
@@ -228,7 +228,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock a conversion's directory; after an error, remove a directory without finished parts."""
+    """Lock a conversion's directory; after an error, remove the directory unless a part is finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:
