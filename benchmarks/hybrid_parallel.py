@@ -42,7 +42,7 @@ _BALANCE = bench_common.BENCHMARKS / "workers" / "hybrid_balance.py"
 
 
 def numbers_of(text: str) -> list[int]:
-    """Return the numbers in a comma-separated list."""
+    """Parse a comma-separated list of numbers."""
     return [int(each) for each in text.split(",")]
 
 

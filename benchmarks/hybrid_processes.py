@@ -42,7 +42,7 @@ def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
 
 
 class Processes:
-    """Processes with one name: a single process, or the workers of a launcher in the order of rank.
+    """Processes that share a name: a single process, or a launcher's workers in the order of rank.
 
     Args:
         name: for messages.

@@ -166,7 +166,7 @@ def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
 
 
 def precisions_of(text: str) -> list[str]:
-    """Return the distinct types in a comma-separated list.
+    """Parse a comma-separated list of types; return the distinct types.
 
     Raises:
         ValueError: a type is not in `COMPUTE_DTYPES`, or the backend does not support it.

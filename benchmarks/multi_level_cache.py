@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a table with tiers (device, SSD, Redis), compared with a table in host memory.
 
-The network is Wide & Deep over one table of dim 16, trained by LazyAdam. The table in memory and a
-table with tiers train in alternating blocks of steps, so that drift of the machine's speed affects
-both tables equally. The table with tiers trains once with and once without prefetch. All tables
-start with the same rows. As after a long run, the tiers are full, and the highest tier has the most
-frequent keys.
+The network is Wide & Deep over one table of dim 16, and the optimizer is LazyAdam. The table in
+memory and a table with tiers train in alternating blocks of steps, so that drift of the machine's
+speed affects both tables equally. The table with tiers trains once with and once without prefetch.
+All tables start with the same rows. As after a long run, the tiers are full, and the highest tier
+has the most frequent keys.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SKIPPED = (
     3  # first steps of a block: the columns are found, the first rows are read without prefetch
 )
 MODES = ("prefetch", "no_prefetch")
-# Suffixes of the names of the tiers' counters in stats().
+# In stats(), the names of the tiers' counters end in these suffixes.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -291,7 +291,7 @@ def disk_limit(
 
 @contextlib.contextmanager
 def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield CacheConfig's arguments for the lower tier; the tier exists until the block ends."""
+    """Yield CacheConfig's arguments for a lower tier, which exists until the `with` block ends."""
     if setup.lower == "redis":
         with running_redis(directory / "redis") as url:
             yield {"remote": url}

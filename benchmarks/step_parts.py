@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
 
 
 class GivenRows(nn.Cell):
-    """A lookup that always returns the same rows, which are a parameter with a gradient."""
+    """A lookup that always returns the same rows; the rows are a parameter, and have a gradient."""
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         super().__init__()

@@ -143,7 +143,7 @@ def _factorized_pairs(sums: bool) -> Case:
 
 
 def _mixture(p: Program) -> Outputs:
-    """Two tasks' mixtures of three experts, with separate towers."""
+    """Three experts and two tasks; each task has its own gates and tower over a mixture of experts."""
     x = p.inputs(22)
     units = p.linear(x, 3 * 10, "tanh")
     scores = p.linear(x, 2 * 3)

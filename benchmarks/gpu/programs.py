@@ -83,7 +83,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Add a matrix (exact numbers, or uniform ones by He et al.), and return its index."""
+        """Add a matrix of exact or uniformly random numbers (He et al.), and return its index."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -140,7 +140,7 @@ class Program:
     def perceptron(
         self, x: Columns, hidden: Sequence[int], activation: str, last: int = 0
     ) -> Columns:
-        """Add hidden layers, followed by a linear layer of width `last` if it is not 0."""
+        """Add hidden layers and, if `last` is not 0, a linear layer of width `last`."""
         for units in hidden:
             x = self.linear(x, units, activation)
         return self.linear(x, last) if last else x

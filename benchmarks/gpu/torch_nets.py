@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of `shapes.py` in plain PyTorch, with their tables also on the GPU."""
+"""The networks of `shapes.py` in plain PyTorch; their tables are on the GPU, too."""
 
 from __future__ import annotations
 

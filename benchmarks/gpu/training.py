@@ -30,7 +30,7 @@ def flop(shape: Shape, batch: int) -> float:
 
 
 def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
-    """Return the bytes that a step copies to a GPU and back, with optimizer and tables on the host.
+    """Return the bytes that a step copies to and from a GPU; optimizer and tables are on the host.
 
     Rows, numbers and weights are copied to the GPU, and the logit is copied back. Then the logit's
     gradient is copied to the GPU, and the gradients of rows and weights are copied back. Copies
@@ -51,7 +51,7 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
 
 
 class Tables:
-    """The tables of networks with the same number of fields; all these networks share the tables.
+    """Tables that are shared by all networks with the same number of fields.
 
     Args:
         core: the native core.

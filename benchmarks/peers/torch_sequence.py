@@ -221,7 +221,7 @@ class Form:
         return float(loss.detach())
 
     def seconds(self) -> float:
-        """Run two warm-up steps, then two timed steps; return the seconds of the faster timed step."""
+        """Run two warm-up steps and two timed steps; return the fewest seconds of a timed step."""
         times = []
         for k in (0, 1, 0, 1):
             begin = time.perf_counter()

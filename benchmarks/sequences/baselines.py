@@ -74,7 +74,7 @@ def _pairs(
 
 
 def seen(part: Part) -> sparse.csr_matrix:
-    """Return 1 for each event before the part's time, ``[users, items]``."""
+    """Return a matrix ``[users, items]`` that has a 1 for each event before the part's time."""
     events = part.events
     ones = np.ones(len(events.user), np.float32)
     return sparse.csr_matrix((ones, (events.user, events.item)), (part.users, part.items))
@@ -145,8 +145,8 @@ def _by_ease(part: Part, settings: Mapping[str, Any]) -> Scores:
 def _ease_weights(part: Part, ridge: float) -> np.ndarray:
     """Return EASE's weights ``[items, items]``.
 
-    If there are fewer users than items, the inverse is computed from the inverse of a smaller
-    matrix, ``[users, items]`` times its transpose.
+    If there are fewer users than items, a smaller matrix is inverted: the product of the matrix
+    ``[users, items]`` and its transpose.
     """
     matrix = seen(part)
     if part.items <= part.users:
@@ -178,8 +178,8 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by the transitions from the newest items to items one, two and three places later.
 
-    A transition between items that are s places apart counts ``skip ** (s - 1)``. The counts of an
-    item are divided by their sum to the power `norm`.
+    A transition between items that are s places apart counts ``skip ** (s - 1)``. An item's counts
+    are divided by ``total ** norm``, where ``total`` is the sum of these counts.
     """
     return ranks_of(part, _by_transitions(part, settings))
 

@@ -318,7 +318,7 @@ def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
 
 
 def first_vectors(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Return initial vectors of the items, with elements of about 0.05."""
+    """Return initial vectors of the items; the elements' magnitude is about 0.05."""
     dim = settings["dim"]
     vectors = np.random.default_rng(seed).normal(0, 0.05, (part.items, dim))
     if not settings["co_occurrence"]:

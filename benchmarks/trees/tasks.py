@@ -103,7 +103,7 @@ def _csv(path: Path) -> Path:
 
 
 def retail(data: Path) -> pd.DataFrame:
-    """Return the lines of invoices with a customer, in order of time."""
+    """Return the invoice lines that name a customer, in the order of time."""
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
         dtype={"InvoiceNo": str, "StockCode": str, "CustomerID": str},

@@ -228,7 +228,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock a conversion's directory; after an error, remove the directory unless a part is finished."""
+    """Lock a conversion's directory; if an error occurs before any part is finished, remove it."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:
