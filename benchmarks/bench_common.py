@@ -164,7 +164,7 @@ def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
 
 
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
-    """Return runs for `alternate` that time the whole call of each function.
+    """Return runs for `alternate`; each run times a whole call of one function.
 
     Args:
         runs: for each name, a function that takes the round's number.

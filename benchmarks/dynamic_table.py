@@ -36,7 +36,7 @@ def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
 
 
 class Sample(NamedTuple):
-    """Seconds of one whole step, and the seconds of it that are spent in the table's operators."""
+    """Seconds of a whole step, and seconds that the step spends in the table's operators."""
 
     step: float
     table: float
@@ -117,8 +117,9 @@ class Stream:
 
     With 'returning', half of the new positions in a batch have keys that never occurred before. The
     other half have the keys that were new in the previous batch. Even with an admission threshold
-    of 2, a step inserts as many keys as without admission. The step also counts an equal number of
-    keys that are not admitted yet. With 'once', each new key occurs only once in the stream.
+    of 2, a step inserts as many keys as without admission. Besides the inserted keys, the step
+    counts as many keys that are not admitted yet. With 'once', each new key occurs only once in the
+    stream.
 
     Args:
         shape: batch and fields.

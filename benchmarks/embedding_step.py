@@ -6,14 +6,14 @@ runs one LazyAdam update. The table's cost is the time of the step minus the tim
 with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
-float32, steps of a float32 table alternate with steps of the table. The script prints the ratios of
-the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph reads our
-table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output, all graphs
-end in a fused layer, even graphs without a table. The fused layer reads float32 and bfloat16,
-whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script does not
-measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of the times
-of whole steps. Each round runs the steps in a different order, because a step's time depends on the
-caches and allocators that the previous step left.
+float32, steps of this table alternate with steps of a float32 table. The script prints the ratios
+of the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph reads
+our table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output, all
+graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
+bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script
+does not measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of
+the times of whole steps. Each round runs the steps in a different order, because a step's time
+depends on the caches and allocators that the previous step left.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ DTYPES = {"float32": ms.float32, "bfloat16": ms.bfloat16, "float16": ms.float16}
 def our_step(
     args: Any, name: str, value_dtype: str, state_dtype: str, output_dtype: str
 ) -> tuple[TrainStep, Any]:
-    """Return the step of one of our tables with `args.rows` rows, and the table."""
+    """Make one of our tables with `args.rows` rows; return its training step and the table."""
     config = mr.TableConfig(
         args.dim,
         name=name,

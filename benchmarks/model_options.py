@@ -30,7 +30,7 @@ BATCHES = 8
 
 
 class Loss(nn.Cell):
-    """A network with the mean of its members' losses."""
+    """A network whose loss is the mean of its members' losses."""
 
     def __init__(self, net: models.Network) -> None:
         super().__init__()

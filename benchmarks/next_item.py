@@ -22,14 +22,15 @@ The output has two rows per network: the network alone, and the network combined
     baseline that counts co-occurrences.
 In the second row, an item's score is the network's score plus w times the logarithm of the
 baseline's score. The w is chosen by NDCG@10 on the validation rows. The figures are means over the
-seeds, and the interval is for the difference of these means.
+seeds, and the interval applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
 compares the figures with the figures that another program measured earlier. All lines of an invoice
-have the same time. The last figures show how much the results depend on the order of these lines.
+have the same time. The last figures show how much the results depend on the order of lines with the
+same time.
 """
 
 from __future__ import annotations

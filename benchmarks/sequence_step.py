@@ -3,9 +3,9 @@
 
 A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update.
 PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches and with
-the same number of threads. Our steps and PyTorch's steps alternate. The time for PyTorch is the
-time of its fastest form: padded or packed, eager or compiled. The second part measures the time per
-value, with and without a history of 5,000 values in the batch.
+the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each network
+padded and packed, eagerly and compiled, and the fastest form counts. The second part measures the
+time per value, with and without a history of 5,000 values in the batch.
 """
 
 from __future__ import annotations

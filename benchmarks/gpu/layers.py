@@ -143,7 +143,7 @@ def _factorized_pairs(sums: bool) -> Case:
 
 
 def _mixture(p: Program) -> Outputs:
-    """Three experts and two tasks; each task has its own gates and tower over a mixture of experts."""
+    """Two tasks over three experts; each task has its own gates and its own tower."""
     x = p.inputs(22)
     units = p.linear(x, 3 * 10, "tanh")
     scores = p.linear(x, 2 * 3)

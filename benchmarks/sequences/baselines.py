@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-A baseline learns from the events of a part with some settings, and ranks the targets of the part's
+With some settings, a baseline learns from the events of a part, and ranks the targets of the part's
 rows. The items of a row's history are never recommended, so ranks leave them out. A "recent"
 baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
 the next newer item times `decay`.

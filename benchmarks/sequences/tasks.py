@@ -36,8 +36,8 @@ class Events:
     """Events in the order of time: only the first event of each pair of user and item.
 
     Attributes:
-        user: int64 ``[E]``, numbers of the users from 0.
-        item: int64 ``[E]``, numbers of the items from 0.
+        user: int64 ``[E]``, the users' numbers, which start at 0.
+        item: int64 ``[E]``, the items' numbers, which start at 0.
         time: ``[E]``, rising times in seconds.
     """
 
@@ -118,7 +118,8 @@ def part_of(
         begin: time of the first row.
         end: time after the last row.
         together: True if events with the same time form one row.
-        most_rows: maximum number of rows; if there are more rows, this many are drawn at random.
+        most_rows: maximum number of rows; if there are more rows, `most_rows` rows are drawn at
+            random.
         seed: seed of the draw.
     """
     before = events.time < begin

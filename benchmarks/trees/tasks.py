@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seven tasks on real data, each cut once into training, validation and test rows.
 
-The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. The cuts depend
-only on the files' content. Rows are divided by time, or drawn with a fixed seed.
+The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. The division into
+parts depends only on the files' content. Rows are divided by time, or drawn with a fixed seed.
 
 * `census_income` and `census_marital`: the test rows are the published test file. A tenth of the
   training file is drawn for validation.

@@ -73,7 +73,7 @@ def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
         batch_size: Rows per batch, at least 1.
 
     Yields:
-        Batches of ``batch_size`` rows. An array may be a view of a range of a block's rows, but two
+        Batches of ``batch_size`` rows. A batch's arrays may be views of a block's rows, but two
         batches never share a row.
 
     Raises:

@@ -115,8 +115,8 @@ def convert_parts(
     Args:
         conversion: description of the output.
         sources: sources of the rows, in order.
-        summary: function that makes the manifest's ``source`` from the reports of each source's
-            parts.
+        summary: function that takes, for each source, the reports of its parts, and returns the
+            manifest's description of the rows' origin (``source``).
         workers: number of processes; with 1, this process does the work. Default: one process per
             core that this process may use.
         overwrite: True replaces an existing output. Default: False.
@@ -228,7 +228,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock a conversion's directory; if an error occurs before any part is finished, remove it."""
+    """Lock a conversion's directory; an error removes the directory unless a part is finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:

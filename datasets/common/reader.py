@@ -34,7 +34,8 @@ class BlockOrder(NamedTuple):
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
     together. A random generator with the seed (seed, pass) draws the permutations one after
-    another. So the number of rows of every block must be known in advance.
+    another. A draw depends on the number of rows, so the number of rows of every block must be
+    known in advance.
 
     Args:
         shuffle: True if the order is random.
