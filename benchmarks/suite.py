@@ -41,7 +41,7 @@ class Benchmark:
         needs: of `NEEDS`.
         path: path of the script from the repository's root. Default: a script in `benchmarks` with
             the benchmark's name.
-        codes: exit codes of a complete run. Default: 0.
+        codes: exit codes of a run that measured everything. Default: 0.
     """
 
     measures: str
