@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A text file, plain or gzip, as large pieces of whole lines."""
+"""Read a text file, plain or gzip, in large pieces of whole lines."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Return the errors of lines that can be found without parsing numbers, int8 [lines]."""
+    """Return `bad` of `Columns` for all errors that are found without parsing numbers."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))

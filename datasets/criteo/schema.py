@@ -31,7 +31,7 @@ PARQUET_FIELDS = (
 
 
 def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:
-    """Return the names of the values of each column of a packed data set.
+    """Return, for each array column of a packed data set, the names of its values in order.
 
     Args:
         counts_as_categories: True if the binned counts have keys as well (default False).
