@@ -31,7 +31,7 @@ PARQUET_FIELDS = (
 
 
 def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:
-    """Return, for each array column of a packed data set, the names of its values in order.
+    """Return the names of the values in each array (ids, dense, label) of a packed data set.
 
     Args:
         counts_as_categories: True if the binned counts have keys as well (default False).

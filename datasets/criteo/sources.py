@@ -148,7 +148,7 @@ def _is_parquet(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class _File:
-    """All rows of a file, or a part of them, which one process converts."""
+    """Rows of one file, all or a range, that one process converts."""
 
     name: str
     path: Path
@@ -190,7 +190,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file as one source of several parts, because it must be read from its beginning."""
+    """A gzip file, which one process must read from the beginning; it has several parts."""
 
     part_bytes: int
 
@@ -218,7 +218,8 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream, until they have `most` bytes of text; `following` is the next piece."""
+    """The pieces of one part, until they have `most` bytes of text; `following` is the next
+    piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first

@@ -27,7 +27,7 @@ class DriftingConfig:
         alive: number of values per field that are alive at any time, at least 1 (default 1000).
         life: number of rows of the stream for which a value lives, at least 1 (default 200,000).
             New values appear at an even rate, so that the alive values change gradually.
-        zipf: exponent of the law of the alive values' frequencies, at least 0 (default 0.7).
+        zipf: exponent of the Zipf law of the alive values' frequencies, at least 0 (default 0.7).
         once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):
             mistyped words, random cookies.
         logit_std: standard deviation of the values' effects, above 0 (default 1.3).
@@ -80,9 +80,10 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places, and a place contains one value at a time. A row draws a place, each
-    with a fixed probability, and has this place's value. Each place receives a new value every
-    `life` rows; different places change at different rows. The click probability is ``sigmoid(b + s
+    A field has `alive` places, and a place contains one value at a time. A place has a fixed
+    probability; a row draws a place and has the value of this place. Each place receives a new
+    value every `life` rows; different places change at different rows. The click probability is
+    ``sigmoid(b + s
     * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
