@@ -218,8 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """The pieces of one part, until they have `most` bytes of text; `following` is the next
-    piece."""
+    """Pieces of one part, until they have `most` bytes of text; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first

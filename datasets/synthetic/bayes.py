@@ -9,7 +9,7 @@ __all__ = ["BayesAUC", "bayes_auc"]
 
 
 def bayes_auc(bayes: np.ndarray) -> float:
-    """Return the expected AUC for randomly drawn labels, with the true probabilities as scores.
+    """Return the mean AUC over randomly drawn labels if the true probabilities are the scores.
 
     A row of probability p counts as a positive with weight p and also as a negative with weight 1 -
     p. The AUC is the weighted share of (positive, negative) pairs in the right order; ties count

@@ -71,7 +71,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
 
 
 def schema_of(history: bool = True, embedding_dim: int = 8) -> Schema:
-    """Return the schema of the rows, with or without the history."""
+    """Return the schema of the rows; it includes the history if `history` is True."""
     columns = [
         CategoryColumn("user", values="key"),
         CategoryColumn("item", values="key", table="items"),

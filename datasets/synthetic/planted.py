@@ -39,7 +39,7 @@ class PlantedModel:
     """A planted model for one seed.
 
     A value's effect depends on (seed, field, value) only, and a row depends on (seed, row number)
-    only. Two instances with the same arguments are the same model.
+    only. Two instances with the same arguments give the same rows.
 
     Args:
         config: Configuration of the model.
