@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse lines of Criteo's format to columns, and find the bad lines.
+"""Parse lines of Criteo's format into columns, and find the bad lines.
 
 Arrow's CSV reader reads a piece as typed columns. If Arrow's reader fails, array operations find
 the bad lines of the piece, and Arrow reads the remaining lines.

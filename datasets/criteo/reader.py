@@ -195,10 +195,11 @@ def read_pieces(
         report: report that counts the rows.
         strict: as for `CriteoReader`.
         counts_as_categories: as for `CriteoReader`.
-        first_line: line number of the first line for the report (default 1).
+        first_line: number, in the file, of the line that the report counts as line 1 (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True; the error has the report's line number.
+        BadRowError: a row is bad and ``strict`` is True; the error counts lines as the report does,
+            and counts `first_line` as line 1.
     """
     for piece in given:
         columns = parse(piece.text)

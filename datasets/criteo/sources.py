@@ -148,7 +148,7 @@ def _is_parquet(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class _File:
-    """Rows of one file, all or a range, that one process converts."""
+    """All rows of a file, or a range of its rows, converted by one process."""
 
     name: str
     path: Path
