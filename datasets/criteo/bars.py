@@ -9,13 +9,14 @@ them:
   4,587,167 test rows. In Criteo_x1, the counts are real numbers that need no scaling, and the
   categories are numbered. Embeddings of 10.
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
-  4,584,062 test rows, split 8:1:1 at random. In Criteo_x4, all columns are as in Criteo's files.
+  4,584,062 test rows, split 8:1:1 at random. Criteo_x4 has the unchanged values of Criteo's files.
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
-  `--counts-as-categories` bins the counts in the same way. BARS also merges values that occur fewer
-  than 10 times (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). This
-  library does not merge rare values. Instead, use admission with `embedding.admission_threshold`.
-  For several epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of
-  a rare value returns zeros instead of a learned vector.
+  `--counts-as-categories` bins the counts in the same way. BARS also merges rare values: values
+  that occur fewer than 10 times for x4_001 (embeddings of 16), and fewer than 2 times for x4_002
+  (embeddings of 40). This library does not merge rare values. Instead, use admission with
+  `embedding.admission_threshold`. If you train for several epochs, also set
+  `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
+  instead of a learned vector.
 
 Like ``datasets.criteo.convert``, the command works on all cores, and the same command resumes an
 interrupted conversion.
@@ -77,9 +78,9 @@ def blocks(
 
     Args:
         path: The CSV file.
-        version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
-            negative. In both versions, a missing count is 0, and an empty category counts as
-            missing.
+        version: ``x1``: counts are used unchanged. ``x4``: a count x becomes ``log(1 + x)``, or 0
+            if x is negative. In both versions, a missing count becomes 0, and an empty category is
+            treated as missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
@@ -90,7 +91,7 @@ def blocks(
         ``ids`` int64 [B, 26] or [B, 39], ``dense`` float32 [B, 13], ``label`` float32 [B, 1].
 
     Raises:
-        ValueError: an argument is out of range, the header differs, a row has a wrong number of
+        ValueError: an argument is out of range, the header is wrong, a row has a wrong number of
             columns, a label is not 0 or 1, or a count is not a number.
         OSError: the file cannot be read.
     """
@@ -137,7 +138,7 @@ def _read(text: bytes) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Range:
-    """Lines that begin in a range of bytes of a file: one part."""
+    """One part of a conversion: the lines whose first byte is in a range of a file's bytes."""
 
     name: str
     path: Path
@@ -165,7 +166,7 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert one file with bounded memory; resume an interrupted run.
+    """Convert one file in bounded memory, or resume an interrupted conversion of this file.
 
     Args:
         path: The CSV file.

@@ -3,8 +3,8 @@
 
 The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the day files
 of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All files
-of the Kaggle set and the terabyte set have the same 40 columns. Plain text and Parquet are read on
-all cores, gzip files on one core per file.
+of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet files
+are read on all cores, and each gzip file is read on one core.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes as an uninterrupted conversion.
@@ -44,7 +44,7 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert files with bounded memory; resume an interrupted run.
+    """Convert files in bounded memory, or resume an interrupted conversion of these files.
 
     Args:
         path: One or several files; a directory means all day files or Parquet files in it. Text may
@@ -58,16 +58,16 @@ def convert(
         workers: Number of processes; each process needs a few hundred MB of memory. Default: one
             process per core that this process may use. The result is identical byte for byte for
             any number of workers.
-        part_bytes: Bytes of text per file of the result (default 256 MiB); a Parquet file becomes
-            one file. An interruption loses only unfinished parts.
+        part_bytes: Bytes of input text per output file (default 256 MiB); each input file in
+            Parquet becomes one output file. An interruption loses only unfinished parts.
         restart: Begin an interrupted conversion anew (default False: resume).
 
     Returns:
-        The counts of `ReadReport`, also in the manifest under ``source``.
+        The counts of `ReadReport`; the manifest contains the same counts under ``source``.
 
     Raises:
         ValueError: there are no good rows; a row is bad and ``strict`` is True; an argument is out
-            of range; or a conversion with other settings to ``output`` was interrupted.
+            of range; or ``output`` has an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A text file, plain or gzip, as large pieces of whole lines."""
+"""Read a text file, plain or gzip, in large pieces of whole lines."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def pieces(
             without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. Therefore a
-        carriage return at the end of the file counts as CR LF. A byte order mark at the start of
-        the file is left out.
+        Pieces, in order. If the last line has no line feed, a line feed is added. So a carriage
+        return as the file's last byte counts as CR LF. A byte order mark at the start of the file
+        is left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.

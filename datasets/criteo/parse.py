@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse lines of Criteo's format to columns, and find the bad lines.
+"""Parse lines of Criteo's format into columns, and find the bad lines.
 
 Arrow's CSV reader reads a piece as typed columns. If Arrow's reader fails, array operations find
 the bad lines of the piece, and Arrow reads the remaining lines.
@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Return the errors of lines that can be found without parsing numbers, int8 [lines]."""
+    """Find the errors that need no parsing of numbers; return them in the form of `Columns.bad`."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))

@@ -32,7 +32,7 @@ class BadRowError(ValueError):
     """Error for a bad row if ``strict`` is True.
 
     Args:
-        line: the row's line number in the file, if reading began with the file's first line.
+        line: the row's line number, counted from the first line that was read.
         reason: of `BAD_REASONS`.
     """
 
@@ -90,7 +90,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of `other`, a report of the lines that follow."""
+        """Add the counts of `other`, a report of the lines directly after this report's lines."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -110,8 +110,8 @@ class CriteoReader:
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
         batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer rows.
-        strict: Raise an error at the first bad row, or for an empty file; False counts bad rows
-            (default False).
+        strict: True raises an error at the first bad row, and for an empty file; False only counts
+            bad rows (default False).
         counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13
             after C1..C26 (default False).
         piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
@@ -195,10 +195,11 @@ def read_pieces(
         report: report that counts the rows.
         strict: as for `CriteoReader`.
         counts_as_categories: as for `CriteoReader`.
-        first_line: line number of the first line for the report (default 1).
+        first_line: number, in the file, of the line that the report counts as line 1 (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True; the error has the report's line number.
+        BadRowError: a row is bad and ``strict`` is True; the error counts lines as the report does,
+            and counts `first_line` as line 1.
     """
     for piece in given:
         columns = parse(piece.text)

@@ -31,7 +31,7 @@ PARQUET_FIELDS = (
 
 
 def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:
-    """Return the names of the values of each column of a packed data set.
+    """Return the names of the values in each array (ids, dense, label) of a packed data set.
 
     Args:
         counts_as_categories: True if the binned counts have keys as well (default False).

@@ -77,7 +77,7 @@ def _day_number(path: Path) -> int:
 def sources_of(
     files: Sequence[Path], part_bytes: int, strict: bool, counts_as_categories: bool
 ) -> list[_File]:
-    """Return one source per Parquet or gzip file, and per range of a plain file.
+    """Return a source for each Parquet file, each gzip file, and each range of a plain text file.
 
     Args:
         files: the files, in order.
@@ -148,7 +148,7 @@ def _is_parquet(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class _File:
-    """A source of a file's rows."""
+    """All rows of a file, or a range of its rows, converted by one process."""
 
     name: str
     path: Path
@@ -165,7 +165,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _TextRange(_File):
-    """The lines that begin in a range of bytes of a plain file: one part."""
+    """One part: the lines whose first byte is in a range of a plain text file's bytes."""
 
     span: tuple[int, int]
 
@@ -190,7 +190,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file, which must be read from its beginning; it has several parts."""
+    """A gzip file, which one process must read from the beginning; it has several parts."""
 
     part_bytes: int
 
@@ -218,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream, at most `most` bytes of text in total; `following` is the next piece."""
+    """Pieces of one part, until they have `most` bytes of text; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Download days of Criteo's terabyte set: ``python -m datasets.criteo.terabyte --help``.
 
-The set has click logs of 24 days, 2015-02-15 to 2015-03-10. These are about 4.4 billion rows with
+The set has click logs of 24 days, 2015-02-15 to 2015-03-10. The set has about 4.4 billion rows with
 the 40 columns of the Kaggle set. Criteo publishes the set at
 https://huggingface.co/datasets/criteo/CriteoClickLogs under CC BY-NC-SA 4.0, as Parquet files in
 one folder per day, ``data/day=2015-02-15``, about 11 GB per day. Until 2026 the files were text,
@@ -90,7 +90,7 @@ def fetch_day(
 
     Args:
         day: 0 to 23.
-        output: directory for the files, which keep their paths in the repository.
+        output: directory for the files; each file keeps its path in the repository.
         most_files: maximum number of files to download, for a sample. Default: all.
         site: address of the site.
 
@@ -98,8 +98,8 @@ def fetch_day(
         The paths of the files.
 
     Raises:
-        ValueError: an argument or the list is invalid (see `files_of_day`), or a file has the wrong
-            digest.
+        ValueError: an argument is invalid, the site's list is invalid (see `files_of_day`), or a
+            file has the wrong digest.
         OSError: as `datasets.common.download.fetch`.
     """
     paths = []

@@ -71,7 +71,7 @@ class MovieLensData:
 
     Args:
         train: training rows.
-        validation: validation rows, split from the training rows; no rows if ``validation`` was 0.
+        validation: validation rows, split from the training rows; empty if the share is 0.
         test: test rows.
     """
 
@@ -92,8 +92,8 @@ def load(
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
         split: With 'random', each rating is a test row with probability ``test``, as in published
-            comparisons of CTR models. With 'time', the latest ratings, a share ``test`` of all
-            ratings, are test rows. In a split by time, many users and movies of the test rows are
+            comparisons of CTR models. With 'time', the test rows are the latest ratings: a share
+            ``test`` of all ratings. In a split by time, many users and movies of the test rows are
             new, as in online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). Validation
@@ -135,7 +135,7 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
         Columns userId, movieId, rating, timestamp, title, genres.
 
     Raises:
-        ValueError: a file is missing or lacks columns, or a movie is missing.
+        ValueError: a file is missing or has wrong columns, or a rated movie is not in movies.csv.
     """
     ratings = _read(data_dir, "ratings", ["userId", "movieId", "rating", "timestamp"])
     movies = _read(data_dir, "movies", ["movieId", "title", "genres"])
@@ -181,7 +181,7 @@ def _encode(ratings: pd.DataFrame) -> Split:
 
 
 def _parted(rows: Split, split: str, share: float, seed: int, part: str) -> tuple[Split, Split]:
-    """Split a share off the rows; return the remaining rows and the rows of the share."""
+    """Split off a share of the rows; return the remaining rows and the split-off rows."""
     if split == "time":
         last = np.arange(len(rows)) >= round(len(rows) * (1 - share))
     else:

@@ -9,10 +9,11 @@ __all__ = ["BayesAUC", "bayes_auc"]
 
 
 def bayes_auc(bayes: np.ndarray) -> float:
-    """Return the expected AUC for randomly drawn labels, with the true probabilities as scores.
+    """Return the mean AUC over randomly drawn labels if the true probabilities are the scores.
 
-    A row of probability p is a positive with weight p and a negative with weight 1 - p. The AUC is
-    the weighted share of (positive, negative) pairs in the right order; ties count half.
+    A row of probability p counts as a positive with weight p and also as a negative with weight 1 -
+    p. The AUC is the weighted share of (positive, negative) pairs in the right order; ties count
+    half.
 
     Args:
         bayes: Probabilities of a positive label, any float dtype and shape, within [0, 1].
@@ -29,9 +30,9 @@ def bayes_auc(bayes: np.ndarray) -> float:
 
 
 class BayesAUC:
-    """Best AUC and log loss of a stream in fixed memory: probabilities are counted in 2**16 bins.
+    """Best AUC and log loss of a stream, computed in fixed memory from 2**16 bins of probability.
 
-    ``rows``, ``click_rate``, ``auc`` and ``log_loss`` cover the rows so far. The AUC is within 1e-4
+    ``rows``, ``click_rate``, ``auc`` and ``log_loss`` cover the rows so far. ``auc`` is within 1e-4
     of the exact AUC; the other values are exact.
 
     Example:
@@ -76,7 +77,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC of groups in increasing order of score, from each class's weight per group."""
+    """Return the AUC from both classes' weights per group; later groups have higher scores."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

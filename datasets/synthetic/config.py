@@ -58,9 +58,9 @@ class PlantedConfig:
         fields: The categorical fields C1, C2, ...; at least one field.
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
-        main_share, pairs_share, counts_share: Shares of z's variance, at least 0. The sum of the
-            shares must be above 0, and the shares are scaled to a sum of 1. A part without any
-            field must have a share of 0.
+        main_share, pairs_share, counts_share: Shares of the three parts in z's variance, at least
+            0. The sum of the shares must be above 0, and the shares are scaled to a sum of 1. If a
+            part has no fields, its share must be 0.
         logit_std: The factor s, above 0: the strength of the features. The default, 1.36, gives a
             Bayes AUC of about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
@@ -114,8 +114,8 @@ def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
     Only fields with a few to a few thousand values interact, so that a million rows are enough to
-    learn the interactions. Fields with more values have weaker main effects, and a longer tail of
-    values that occur once or never.
+    learn the interactions. Fields with more values have weaker main effects, and many of their
+    values occur once or never.
 
     Args:
         max_cardinality: Upper limit of a field's cardinality, at least 1 (default 1,000,000).

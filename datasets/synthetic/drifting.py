@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A click stream. Its values appear, live for a known time and vanish."""
+"""A click stream whose categorical values appear, live for a known time and vanish."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class DriftingConfig:
         fields: number of categorical fields, at least 1 (default 8).
         alive: number of values per field that are alive at any time, at least 1 (default 1000).
         life: number of rows of the stream for which a value lives, at least 1 (default 200,000).
-            Births are spread evenly, so that the population changes gradually.
-        zipf: exponent of the popularity law of the alive values, at least 0 (default 0.7).
+            New values appear at an even rate, so that the alive values change gradually.
+        zipf: exponent of the Zipf law of the alive values' frequencies, at least 0 (default 0.7).
         once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):
             mistyped words, random cookies.
         logit_std: standard deviation of the values' effects, above 0 (default 1.3).
@@ -80,9 +80,11 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places of fixed popularity. Each place receives a new value every `life`
-    rows; different places change at different rows. The click probability is ``sigmoid(b + s *
-    sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    A field has `alive` places, and a place contains one value at a time. A place has a fixed
+    probability; a row draws a place and has the value of this place. Each place receives a new
+    value every `life` rows; different places change at different rows. The click probability is
+    ``sigmoid(b + s
+    * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
         config: configuration of the stream.
@@ -144,7 +146,7 @@ class DriftingModel:
         return born, born + np.where(once, 1, self.config.life)
 
     def effect(self, field: int, values: np.ndarray) -> np.ndarray:
-        """Return the effects of a field's values, float32; 0 for values that occur once."""
+        """Return the effects of a field's values, float32; values that occur once have effect 0."""
         words = stream_words(self.seed, f"effect/C{field + 1}", np.maximum(values, 0))
         return np.where(values < 0, np.float32(0), irwin_hall(words))
 
@@ -172,7 +174,7 @@ def drifting(
 
     Args:
         rows: number of rows, at least 0.
-        seed: seed of the truth and the rows.
+        seed: seed of the values' effects and of the rows.
         start: index of the first row, at least 0 (default 0).
         block_rows: rows per block, at least 1 (default 1024); does not change any row.
         config: configuration of the stream; default `DriftingConfig()`.

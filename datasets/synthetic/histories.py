@@ -4,11 +4,11 @@
 A row has a user, an item, a number, and a history of 0 to 20 items with times. The label's log odds
 are a constant of the item, plus a term of the history:
 
-* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. Half of the rows'
-  items are drawn from the history.
-* `interest`: the term is 0.9 for each event of the item's kind, for at most 4 events, minus 1.5.
+* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. In half of the rows,
+  the item is drawn from the history.
+* `interest`: the term is 0.9 n - 1.5; n is the number of events of the item's kind, but at most 4.
   The rows have no column of kinds, so a network must learn the kinds from the events. The events of
-  each history are of about three kinds.
+  a history are of at most three kinds.
 
 The label does not depend on the user, the number or the times.
 """
@@ -34,7 +34,7 @@ LONGEST = 20
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Rows, and for each row the probability of label 1 with which its label was drawn.
+    """Rows, and for each row the probability of label 1 that was used to draw its label.
 
     Attributes:
         rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. The times `seen_at`

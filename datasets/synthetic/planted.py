@@ -39,11 +39,11 @@ class PlantedModel:
     """A planted model for one seed.
 
     A value's effect depends on (seed, field, value) only, and a row depends on (seed, row number)
-    only. Two instances with the same arguments are the same model.
+    only. Two instances with the same arguments give the same rows.
 
     Args:
         config: Configuration of the model.
-        seed: Any integer. Different seeds give different truths and rows.
+        seed: Any integer. Different seeds give different models and rows.
 
     Example:
         >>> model = PlantedModel(PlantedConfig((CategoryField(10),), pairs_share=0.0), seed=1)
@@ -96,7 +96,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """float32 [cardinality, rank]; the mean is 0 if values are weighted by their frequencies.
+        """Return vectors, float32 [cardinality, rank]; their mean is 0, weighted by frequency.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of the interactions.
@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from separate rows, not from the requested range."""
+        """Compute mean, spread and bias from rows that are separate from the requested rows."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])
@@ -187,7 +187,7 @@ def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
 
 
 def zipf_probabilities(field: CategoryField) -> np.ndarray:
-    """float64 [cardinality]: the probability of each value of `zipf_ranks`.
+    """Return the probability of each value that `zipf_ranks` draws, float64 [cardinality].
 
     Example:
         >>> zipf_probabilities(CategoryField(3, zipf=0.0)).round(3)
@@ -203,7 +203,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 
 
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
-    """Draw long-tailed counts; a tenth is missing, and I2 has negatives as in Criteo's data."""
+    """Draw long-tailed counts; a tenth are missing, and I2 has negatives as in Criteo's data."""
     draws = uniform(words)
     # the low bits, which uniform() does not use much, decide what is missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratings in the form of MovieLens' files, with a planted taste."""
+"""Generated ratings in MovieLens' file format; each user has a known taste."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GENRES = ("Comedy|War", "(no genres listed)", "Sci-Fi", "Film-Noir|Crime|Drama",
 
 
 def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
-    """Write `ratings.csv` and `movies.csv`, in which a user's id determines the user's taste.
+    """Write `ratings.csv` and `movies.csv`; the ratings of a user depend on the user's id.
 
-    Each user's 25 ratings follow one after the other, so the users of the last ratings are all new.
+    Each user has 25 consecutive ratings, so the users of the last ratings do not occur before.
 
     Args:
         directory: directory for the files.
