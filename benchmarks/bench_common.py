@@ -128,9 +128,9 @@ def alternate(
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: True runs each round in a random order. In a random order, each run follows different
-            runs, so the state of caches and allocators at the run's start varies. Default: the
-            order given.
+        mixed: if True, each round calls the runs in a new random order. A run then follows
+            different runs in different rounds, so the state of caches and allocators at its start
+            varies. Default: the order given.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.
@@ -164,7 +164,7 @@ def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
 
 
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
-    """Return runs for `alternate` that time the whole call of each function.
+    """Return runs for `alternate`; each run times a whole call of one function.
 
     Args:
         runs: for each name, a function that takes the round's number.

@@ -20,10 +20,10 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def running_redis(directory: Path) -> Iterator[str]:
-    """Yield the URL of a server that runs until the block ends.
+    """Yield the URL of a server that runs until the `with` block ends.
 
     Args:
-        directory: folder for the server's log; the folder is removed when the block ends.
+        directory: folder for the server's log; the folder is removed when the `with` block ends.
 
     Raises:
         SystemExit: redis-server is missing, or does not start.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows per second that the reader returns as whole batches, from Parquet and from MindRecord.
+"""Speed of the reader of whole batches, from Parquet and from MindRecord, in rows per second.
 
     python benchmarks/data_pipeline.py --rows 2000000 --json OUT
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
 batches of 4096. There are two readers. `datasets.common.batches` returns NumPy arrays, once in
 order and once shuffled. `as_dataset` returns a `mindspore.dataset` for `RecModel`. The first pass
-is not counted, so the files are in the system's page cache.
+only loads the files into the system's page cache, and is not counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
 
 
 def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> list[float]:
-    """Return the speed of reading all rows in each round, without the first round."""
+    """Read all rows once uncounted and then `rounds` times; return the rows/s of each round."""
     speeds = []
     for _ in range(rounds + 1):
         begin = time.perf_counter()

@@ -37,13 +37,13 @@ WARMUP = 12
 
 
 def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[str, Any]:
-    """Return the policies by name: admission, eviction, kind of stream.
+    """Return a dict of policies: name -> (admission, eviction, kind of stream).
 
     Args:
         rows: of the table.
         leaving: number of rows to evict per step.
         min_norm: the limit for eviction by norm.
-        candidates: the maximum number of counters for bounded counts.
+        candidates: the maximum number of counters for the policy 'bounded_count'.
     """
     idle = rows // leaving
     by_steps = Eviction(max_idle_steps=idle)
@@ -75,7 +75,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
-    # The tables with and without a policy have the same number of free rows that were used before.
+    # Both tables (with and without a policy) have equally many free rows that were used before.
     first = args.rows + args.spare
     stream = Stream(shape, args.rows, args.zipf, args.new, kind, first, args.seed)
     idle = args.rows // max(stream.fresh, 1) + SWEEP_STEPS
@@ -163,7 +163,8 @@ def first_part(args: Any) -> dict[str, dict[str, float]]:
     without.fill(args.rows, (0, args.rows // leaving + SWEEP_STEPS), args.spare, args.seed)
     known = bench_common.spread_keys(np.arange(min(args.rows, 20_000)))
     norms = np.linalg.norm(without.table.read_rows(known), axis=1)
-    # The sweep visits 1/256 of the rows per step, and evicts the share `share` of the visited rows.
+    # The sweep visits 1/256 of the rows per step, and evicts a fraction `share` of the visited
+    # rows.
     share = min(leaving * SWEEP_STEPS / args.rows, 0.9)
     made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)
     print(f"{'policy':20s} step   table ratio (ms)           inserted, rejected, evicted a step")

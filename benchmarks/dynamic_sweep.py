@@ -24,9 +24,9 @@ BEFORE = 60  # steps whose median is the measure, and which touch the rows that 
 AFTER = 40
 IDLE = 100_000
 
-# For each name: the eviction rules at the start, and a flag. If the flag is True, changes are
-# recorded for a delta, and each step also fetches the evicted keys as EvictedKeysCallback does. The
-# step's time includes the time of recording and fetching.
+# Name of a sweep -> (eviction rules at the start, flag). If the flag is True, changes are recorded
+# for a delta, and each step also fetches the evicted keys, as EvictedKeysCallback does. The step's
+# time includes the time of recording and fetching.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),
@@ -59,8 +59,9 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # Rows of this age become due when eviction is triggered, or just after the first `BEFORE`
-    # steps. Rows that the first `BEFORE` steps look up do not become due.
+    # Rows of this age become due for eviction just after the first `BEFORE` steps, or, with the
+    # trigger "callback", when the eviction is triggered. Rows that the first `BEFORE` steps look up
+    # do not become due.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:

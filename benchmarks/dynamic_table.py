@@ -36,7 +36,7 @@ def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
 
 
 class Sample(NamedTuple):
-    """Seconds of one step: of the whole step, and inside the table's operators."""
+    """Seconds of a whole step, and seconds that the step spends in the table's operators."""
 
     step: float
     table: float
@@ -72,7 +72,7 @@ class Subject:
                 rows are spread evenly over this range.
             spare: number of rows that were in use and are now free, as after an eviction. New keys
                 reuse the spare rows, so that no measured step waits for fresh memory of the system.
-            seed: seed of counts and ages.
+            seed: seed of the rows' random counts and ages.
         """
         rng = np.random.default_rng(seed)
         scored = self.table.eviction is not None and self.table.eviction.order == "lfu_decay"
@@ -117,8 +117,9 @@ class Stream:
 
     With 'returning', half of the new positions in a batch have keys that never occurred before. The
     other half have the keys that were new in the previous batch. Even with an admission threshold
-    of 2, a step inserts as many keys as without admission. The step also counts an equal number of
-    keys that are not admitted yet. With 'once', each new key occurs only once in the stream.
+    of 2, a step inserts as many keys as without admission. Besides the inserted keys, the step
+    counts as many keys that are not admitted yet. With 'once', each new key occurs only once in the
+    stream.
 
     Args:
         shape: batch and fields.

@@ -6,14 +6,14 @@ runs one LazyAdam update. The table's cost is the time of the step minus the tim
 with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
-float32, steps of a float32 table alternate with steps of the table. The script prints the ratios of
-the table's times to the float32 table's times. With `--output-dtype bfloat16`, our rows enter the
-graph as bfloat16, and rows of the float32 table as float32. With bfloat16 output, all graphs end in
-a fused layer, even graphs without a table. The fused layer reads float32 and bfloat16, whereas
-MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script does not measure
-MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of the times of
-whole steps. Each round runs the steps in a different order, because a step's time depends on the
-caches and allocators that the previous step left.
+float32, steps of this table alternate with steps of a float32 table. The script prints the ratios
+of the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph reads
+our table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output, all
+graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
+bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script
+does not measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of
+the times of whole steps. Each round runs the steps in a different order, because a step's time
+depends on the caches and allocators that the previous step left.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """The graph with the rows as an input; the rows' gradient is computed, but not used further."""
+    """The graph with the rows as an input; it computes the rows' gradient, but does not use it."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ DTYPES = {"float32": ms.float32, "bfloat16": ms.bfloat16, "float16": ms.float16}
 def our_step(
     args: Any, name: str, value_dtype: str, state_dtype: str, output_dtype: str
 ) -> tuple[TrainStep, Any]:
-    """Return the step of one of our tables with `args.rows` rows, and the table."""
+    """Make one of our tables with `args.rows` rows; return its training step and the table."""
     config = mr.TableConfig(
         args.dim,
         name=name,
@@ -340,7 +340,7 @@ def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
 def runs_of(
     steps: dict[str, TrainStep], batch: Callable[[int], Tensor], label: Tensor
 ) -> dict[str, Callable[[int], Any]]:
-    """Return the run of each step, by name; a run is a function of the batch's number."""
+    """Return a dict: name of a step -> function that takes a batch's number and runs the step."""
 
     def run_of(step: TrainStep) -> Callable[[int], Any]:
         return lambda i: step(batch(i), label).asnumpy()
@@ -352,8 +352,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, the first touch would
-    count as the table's growth.
+    costs 20 times as much as an ordinary page fault. Without this function, these first accesses
+    would be counted as costs of the table's growth.
     """
     np.ones(size, np.uint8)
 

@@ -14,8 +14,8 @@ rows. If a GPU is used, only the layers run on the GPU; rows, weights and gradie
 the bus. Steps of the devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
-results. The exit code is 1 if the two devices' results differ, or if the results of a second run
-are not identical bit for bit.
+results. The exit code is 1 if the two devices' results differ, or if a second run on the same
+device does not repeat the results bit for bit.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], option
         found["share_of_peak_in_layers"] = work / peak / layers
         found["share_of_peak_in_step"] = work / peak * 1e3 / found["step_ms"]
     if options.bus_gbs and found["device"] != HOST:
-        # The two directions run one after the other, because a row must arrive before its gradient
-        # can return.
+        # The copies to the GPU and the copies back do not overlap, because a row must arrive on the
+        # GPU before its gradient can return.
         moved = sum(copied.values()) / options.bus_gbs / 1e9
         found["bus_ms"] = moved * 1e3
         found["share_of_layers_for_bus"] = moved / layers

@@ -3,7 +3,7 @@
 
 Alternating steps look up the same ids in three ways: a lookup for each table, all tables grouped in
 one operator, and one table for all columns (with distinct keys per column). The network above the
-tables is a weighted sum, so the tables take nearly the whole step.
+tables is only a weighted sum, so nearly all the time of a step is spent in the tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WeightedSum(nn.Cell):
 
 
 def embeddings(tables: int, dim: int) -> dict[str, nn.Cell]:
-    """Return the embeddings for the three ways to look up ids."""
+    """Return three embeddings, one for each way to look up the ids."""
     grouped = [
         mr.MapParameter(f"grouped.{t}", value_shape=dim, key_dtype=ms.int64) for t in range(tables)
     ]

@@ -62,7 +62,7 @@ class WideDeep(nn.Cell):
 
 
 def make_network(model: str) -> nn.Cell:
-    """Return the network of one of `MODELS`, with the loss; all workers use the same seed."""
+    """Return a network with its loss; `model` is one of `MODELS`, and all workers use one seed."""
     ms.set_seed(0)
     hidden = MODELS[model]
     if hidden is not None:

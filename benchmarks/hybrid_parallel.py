@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several workers, compared with single processes, in speed, exchanges and row balance.
+"""Speed, exchanges and row balance of training on several workers, compared with single processes.
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
@@ -42,7 +42,7 @@ _BALANCE = bench_common.BENCHMARKS / "workers" / "hybrid_balance.py"
 
 
 def numbers_of(text: str) -> list[int]:
-    """Return the numbers in a comma-separated list."""
+    """Parse a comma-separated list of numbers."""
     return [int(each) for each in text.split(",")]
 
 
@@ -134,7 +134,7 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the parts of a step in ms: the workers' mean in each step, as a median over steps."""
+    """Return the ms of a step's parts: means over the workers, then medians over the steps."""
 
     def per_step(key: str) -> np.ndarray:
         """[workers, steps]."""

@@ -42,7 +42,7 @@ def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
 
 
 class Processes:
-    """Processes with one name: a single process, or the workers of a launcher in the order of rank.
+    """Processes that share a name: a single process, or a launcher's workers in the order of rank.
 
     Args:
         name: for messages.
@@ -51,7 +51,7 @@ class Processes:
         number: expected number of processes.
 
     Attributes:
-        about: the description that each process sends of itself.
+        about: for each process, the description that the process sent.
 
     Raises:
         RuntimeError: a process ended or was not ready in time; the message has the process's last

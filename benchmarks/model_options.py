@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a training step of DCN-V2 with each form of the numbers and each number of members.
+"""Time of a DCN-V2 training step for each value of the options `numbers` and `members`.
 
     python benchmarks/model_options.py --batch 1024 --members 2 8 --json OUT
 
@@ -30,7 +30,7 @@ BATCHES = 8
 
 
 class Loss(nn.Cell):
-    """A network with the mean of its members' losses."""
+    """A network whose loss is the mean of its members' losses."""
 
     def __init__(self, net: models.Network) -> None:
         super().__init__()

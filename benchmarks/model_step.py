@@ -99,7 +99,7 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have all rows; the stack closes the tables."""
+    """Return a network whose tables have a row for every id; the stack closes the tables."""
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))
@@ -166,7 +166,7 @@ def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
 
 
 def precisions_of(text: str) -> list[str]:
-    """Return the distinct types in a comma-separated list.
+    """Parse a comma-separated list of types; return the distinct types.
 
     Raises:
         ValueError: a type is not in `COMPUTE_DTYPES`, or the backend does not support it.

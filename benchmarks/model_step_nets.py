@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of the zoo for `model_step.py`: unchanged, on MindSpore's own cells, and in parts."""
+"""The zoo's models for `model_step.py`: unchanged, rebuilt from MindSpore's cells, and in parts."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[in
     """Return (in, out) of a model's layers, and the indices of layers that read only numbers.
 
     The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
-    and towers. The first layers of all experts count as one layer, and all gates as another layer.
-    The count leaves out products of single vectors (DCN, first-order terms) and of pairs of
-    embeddings (DLRM): these products mostly wait for memory.
+    and towers. The first layers of all experts count as one layer, and the gates together count as
+    one layer. The count leaves out products of single vectors (DCN, first-order terms) and of pairs
+    of embeddings (DLRM): these products mostly wait for memory.
 
     Args:
         name: of `MODELS`.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a table with tiers (device, SSD, Redis), compared with a table in host memory.
 
-The network is Wide & Deep over one table of dim 16, trained by LazyAdam. The table in memory and a
-table with tiers train in alternating blocks of steps, so that drift of the machine's speed affects
-both tables equally. The table with tiers trains once with and once without prefetch. All tables
-start with the same rows. As after a long run, the tiers are full, and the highest tier has the most
-frequent keys.
+The network is Wide & Deep over one table of dim 16, and the optimizer is LazyAdam. The table in
+memory and a table with tiers train in alternating blocks of steps, so that drift of the machine's
+speed affects both tables equally. The table with tiers trains once with and once without prefetch.
+All tables start with the same rows. As after a long run, the tiers are full, and the highest tier
+has the most frequent keys.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SKIPPED = (
     3  # first steps of a block: the columns are found, the first rows are read without prefetch
 )
 MODES = ("prefetch", "no_prefetch")
-# Suffixes of the names of the tiers' counters in stats().
+# In stats(), the names of the tiers' counters end in these suffixes.
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -61,7 +61,7 @@ class Setup(NamedTuple):
         device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
             no device tier.
         lower: 'ssd' or 'redis'.
-        target: minimum ratio of the samples/s to the samples/s of the table in memory, or to the
+        target: minimum samples/s, as a fraction of the speed of the table in memory, or of the
             disk's limit.
     """
 
@@ -110,7 +110,7 @@ class StepEnds(Callback):
 
 
 class Subject:
-    """A table full of rows and the model that trains it.
+    """A table that is full of rows, and the model that trains this table.
 
     Args:
         name: of the table.
@@ -141,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        The most frequent keys have the latest steps as their last steps, and each key's count is
-        the expected count.
+        More frequent keys have later last steps, and each key's count is the count that its
+        frequency predicts.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -218,7 +218,7 @@ def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dic
 def measure(
     subjects: dict[str, Subject], batches: Batches, options: argparse.Namespace, progress: str
 ) -> dict[str, Any]:
-    """Measure blocks of steps in turn: in memory, then tiers with prefetch and without.
+    """Measure blocks of steps in turn: memory alone, tiers with prefetch, tiers without prefetch.
 
     No table trains on a batch twice, because a repeated batch's rows would already be in host
     memory.
@@ -236,7 +236,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # Only RecModel reads `cache.prefetch`, when a training begins.
+            # RecModel alone reads `cache.prefetch`, and does so when a training begins.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()
@@ -291,7 +291,7 @@ def disk_limit(
 
 @contextlib.contextmanager
 def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
-    """Yield CacheConfig's arguments for the lower tier; the tier exists until the block ends."""
+    """Yield CacheConfig's arguments for a lower tier, which exists until the `with` block ends."""
     if setup.lower == "redis":
         with running_redis(directory / "redis") as url:
             yield {"remote": url}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
-# Share of data among all bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of IP
+# The data's share of all bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of IP
 # and TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
@@ -53,7 +53,7 @@ def missing() -> str:
 
 
 class Hosts:
-    """Two hosts with a link, until the end of a `with` block.
+    """Two hosts and the link between them; they exist until the end of a `with` block.
 
     Args:
         cores: one core of the machine for each host.
@@ -109,7 +109,7 @@ class Hosts:
             )
 
     def launched(self) -> tuple[list[str], dict[str, str]]:
-        """Return the start of a command that launches a worker per host, and its environment."""
+        """Return the start of a command that runs on both hosts, and the command's environment."""
         name = self.names[0]
         inside = [
             *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),

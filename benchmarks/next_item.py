@@ -10,26 +10,27 @@ ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, and th
 their settings are in `sequences/baselines.py`. ALS and BPR need `pip install -r
 benchmarks/sequences/requirements.txt`.
 
-All items of the catalogue that are new to the user are ranked, and ties count half (mid rank). The
-last period of a data set is for tests, and the period before the last is for validation. The
-settings of each baseline are chosen by NDCG@10 of the validation rows alone. After the settings are
-chosen, the baseline learns from all events before the test period. The last column is the
-difference between the model's NDCG@10 and the best baseline's, with a 95 % interval from a
-bootstrap over users.
+All items of the catalogue that are new to the user are ranked; an item with an equal score counts
+as half a rank (mid rank). The last period of a data set is for tests, and the period before the
+last is for validation. The settings of each baseline are chosen by NDCG@10 of the validation rows
+alone. After the settings are chosen, the baseline learns from all events before the test period.
+The last column is the model's NDCG@10 minus the best baseline's NDCG@10, and the 95 % interval of
+this difference from a bootstrap over users.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
-A network has two rows: alone, and with the scores of the best baseline that counts co-occurrences.
+The output has two rows per network: the network alone, and the network combined with the best
+    baseline that counts co-occurrences.
 In the second row, an item's score is the network's score plus w times the logarithm of the
 baseline's score. The w is chosen by NDCG@10 on the validation rows. The figures are means over the
-seeds, and the interval is the interval of the mean.
+seeds, and the interval applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
-compares the figures with the figures that another program measured earlier. The last figures show
-how much the results depend on the order of the lines of an invoice. All these lines have the same
-time.
+compares the figures with the figures that another program measured earlier. All lines of an invoice
+have the same time. The last figures show how much the results depend on the order of lines with the
+same time.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def instructions() -> list[str]:
 class Matrix:
     """Description of a matrix: rows, columns, distance between rows, transposed or not.
 
-    A transposed matrix is stored as `[columns, rows]`, with `ld` elements between its columns.
+    A transposed matrix is stored as `[columns, rows]`, and its columns start `ld` elements apart.
     """
 
     rows: int
@@ -111,7 +111,7 @@ class Product:
         adds: True if the product is added to C.
 
     Raises:
-        RuntimeError: oneDNN has no such product on this processor.
+        RuntimeError: oneDNN does not support this product on this processor.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds from an event to its effect in the predictor's answer, with 5,000 events/s.
+"""Seconds from an event to its effect on the predictor's answer, while 5,000 events/s arrive.
 
     PYTHONPATH=. python benchmarks/online_freshness.py --json output/online_freshness.json
 
@@ -148,7 +148,7 @@ class Prober:
     Args:
         events: stream events to which the probes are added.
         brokers: addresses of Kafka.
-        predictor: predictor or server to ask.
+        predictor: predictor or server that answers the requests.
     """
 
     def __init__(self, events: Clicks, brokers: str, predictor: Answers) -> None:
@@ -228,7 +228,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """Return the freshness as quantiles; a probe without any effect counts as infinite."""
+    """Return quantiles of the freshness, which is infinite for a probe without any effect."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)

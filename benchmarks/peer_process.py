@@ -114,7 +114,7 @@ class Peer:
         return line
 
     def close(self) -> None:
-        """End the process; its files are removed."""
+        """End the process, and remove its files."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None

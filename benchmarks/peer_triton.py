@@ -37,7 +37,7 @@ _START_SECONDS = 120
 
 
 def write_model(root: Path, directory: Path) -> str:
-    """Write a run's rows and network for Triton; return the name of the input for rows."""
+    """Write a run's rows and network for Triton; return the name of the network's rows input."""
     directory.mkdir(parents=True)
     rows = directory / "rows.arrow"
     subprocess.run(
@@ -91,7 +91,7 @@ def _free_ports(count: int) -> list[int]:
 def start_triton(
     python: Path, root: Path, directory: Path, fields: int, numbers: int, instances: int = 2
 ) -> tuple[subprocess.Popen[bytes], tuple[int, int]]:
-    """Start Triton on the newest state of a run.
+    """Start Triton, which serves the newest state of a run.
 
     Args:
         python: an interpreter whose environment has nvidia-pytriton and onnxruntime.

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def online_movielens(result: dict[str, Any], path: Path) -> None:
-    """Draw the mean AUC over the seeds, along MovieLens' stream.
+    """Plot AUC along MovieLens' stream, as the mean over the seeds.
 
     Args:
         result: the benchmark's result; `curves` has a list of AUCs per update interval ("static"
@@ -58,7 +58,7 @@ def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
     draw(result, path)
 
 
-# For each plot's name: the name of the result, and the function that draws the plot.
+# Name of a plot -> (name of the result, function that draws the plot).
 PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
     "dynamic_features.png": ("example_dynamic_features", _draw_dynamic_features),
     "online_movielens.png": ("online_movielens", online_movielens),

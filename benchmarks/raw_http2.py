@@ -41,7 +41,7 @@ def message(data: bytes, *, compressed: bool = False, said: int | None = None) -
     Args:
         data: its bytes.
         compressed: the flag. Default: False.
-        said: the message's length as its header states it. Default: the true one.
+        said: the message's length as its header states it. Default: the true length.
     """
     return struct.pack(">BI", compressed, len(data) if said is None else said) + data
 
@@ -137,7 +137,7 @@ class RawHttp2:
         return made
 
     def send(self, call: Call, data: bytes, *, end: bool = False) -> None:
-        """Send bytes within the server's windows; `pump` sends the remaining bytes."""
+        """Send as many bytes as the server's windows allow; `pump` sends the remaining bytes."""
         if data:
             call.waiting.append(memoryview(data))
         call.closes |= end

@@ -5,18 +5,18 @@
     python benchmarks/read_parquet.py --bytes 10e9
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096 rows. Each round reads all rows by each reader in turn, and all readers use the same
+batches of 4096 rows. In each round, every reader reads all rows once; all readers use the same
 number of threads. The first reader is pyarrow's scan of a data set, once with Arrow's memory pool
 and once with malloc's pool, which `Rows` uses. The second reader is `Rows.batches`, in order and
 shuffled. The third reader is PyTorch's DataLoader over pyarrow's batches, if torch is installed.
 The fourth reader is for the packed format of `datasets.common`. The last reader is `Rows.batches`
-with the feature stage; the script prints the share of each array in the stage's time. The first
-round is not counted, so the files are in the system's page cache. The speed of a shared machine
+with the feature stage; the script prints each array's share of the stage's time. The first round
+loads the files into the system's page cache, and is not counted. The speed of a shared machine
 changes between rounds, so the CPU time of a reader is reported too.
 
-`--bytes` also reads a large file with this number of bytes of values. Parquet's dictionaries and
-run lengths keep the file small on disk. The script compares the memory of the process in the first
-and the last fifth of the pass.
+With `--bytes N`, the script also reads a large file whose values have N bytes in all. Parquet's
+dictionaries and run lengths keep the file small on disk. The script compares the memory of the
+process in the first and the last fifth of the pass.
 
 The exit code is 1 if a reader is slower than 0.9 (in order) or 0.7 (shuffled) times pyarrow's scan.
 """
@@ -114,7 +114,7 @@ class FeatureStage:
         return count
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each array in the time of the feature stage."""
+        """Return each array's share of the feature stage's time."""
         total = sum(self.seconds.values())
         return {name: round(spent / total, 3) for name, spent in self.seconds.items()}
 

@@ -73,7 +73,7 @@ def run(name: str, options: argparse.Namespace, disk: str) -> str:
 
 
 def store(fresh: Path, out: Path, name: str, settings: str, seconds: float) -> None:
-    """Store a result with its origin, without paths of this machine."""
+    """Store a result with its origin; in the command, placeholders replace this machine's paths."""
     figures: dict[str, Any] = json.loads(fresh.read_text(encoding="utf-8"))
     record = {**bench_common.origin(), **figures}
     shown = command_of(name, settings, "DISK", "MOVIELENS")

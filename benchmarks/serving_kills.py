@@ -41,7 +41,7 @@ KINDS = ("worker", "writer", "training")
 
 
 def train(root: Path, options: Any) -> None:
-    """Train for ever with one delta per second; continue from the newest checkpoint, if any."""
+    """Train for ever and write one delta per second; begin from the newest checkpoint, if any."""
     train_steps(root, options, seconds_passed(), every_steps=30, seed=time.time_ns())
 
 

@@ -66,7 +66,7 @@ def train(root: Path, options: Any, deltas: int) -> None:
 def train_steps(
     root: Path, options: Any, steps: Iterable[object], every_steps: int, seed: int
 ) -> None:
-    """Train one step and save a delta per item of `steps`; continue from the newest checkpoint.
+    """Continue from the newest checkpoint: for each item of `steps`, train once and save a delta.
 
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
@@ -192,7 +192,7 @@ class Load:
 
 
 def milliseconds(latencies: list[float]) -> dict[str, float]:
-    """Return percentiles in milliseconds of times in seconds."""
+    """Convert times in seconds to milliseconds, and return their percentiles."""
     values = np.array(latencies) * 1000
     percentiles = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
     return {**percentiles, "max": round(float(values.max()), 2), "requests": len(values)}
@@ -206,7 +206,7 @@ def network_of_environment() -> Any:
 def start_server(
     root: Path, runtime: str, hidden: Sequence[int], workers: int = 1
 ) -> tuple[subprocess.Popen[str], int]:
-    """Start the server; return its process and port when it, or each worker, is ready."""
+    """Start the server; when all its workers are ready, return its process and port."""
     options = [
         "--network",
         "serving_load:network_of_environment",

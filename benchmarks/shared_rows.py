@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in rows that processes share, and memory use, while one process publishes deltas.
+"""Lookup latency and memory use of processes with shared rows, while deltas are published.
 
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 
-Readers are processes that look up rows of 26 keys at a time, without a network or a server. In
-every second phase, the writer publishes one delta per second. A reader's longest lookup is measured
-in phases with deltas and in phases without deltas. The difference between the phases is the wait
-that deltas cause.
+Each reader is a process that only looks up rows, 26 per lookup; it runs no network and no server.
+In every second phase, the writer publishes one delta per second. A reader's longest lookup is
+measured in phases with deltas and in phases without deltas. The difference between the phases is
+the wait that deltas cause.
 """
 
 from __future__ import annotations

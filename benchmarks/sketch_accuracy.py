@@ -15,7 +15,7 @@ import mindspore_rec as mr
 
 
 def admitted_early(keys: np.ndarray, threshold: int, bytes_a_key: float) -> float:
-    """Return the share of keys that get a row although they miss the threshold by one."""
+    """Return the share of keys that already get a row after threshold - 1 occurrences."""
     admission = mr.SketchAdmission(threshold, sketch_bytes=int(len(keys) * bytes_a_key))
     table = mr.MapParameter("sketch_accuracy", key_dtype=ms.int64, admission=admission)
     for _ in range(threshold - 1):

@@ -97,7 +97,7 @@ def same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 
 def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
-    """Return the result of each invariant's check, by its name."""
+    """Return a dict: name of an invariant -> result of its check."""
     for table in (tiered, memory):
         table.evict_due()
     stats = tiered.stats()
@@ -163,7 +163,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
     batches = source.block()
     began = time.monotonic()
     with tqdm(total=int(seconds), desc="soak", unit="s", leave=False, disable=None) as bar:
-        # Rows must have had enough time to be evicted.
+        # Continue after `seconds` until rows have had enough steps to be evicted.
         while (now := time.monotonic() - began) < seconds or len(memory) * BLOCK < 2 * IDLE:
             bar.update(int(now) - bar.n)
             batches = source.block()

@@ -68,7 +68,7 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run to compare with ours in one precision, or in all precisions (the default).
+        """Add a run to compare with our runs in one precision, or in all precisions (the default).
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a training step, measured by runs that differ in one part.
+"""The parts of a training step; comparing runs that differ in one part gives the part's time.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
 
 
 class GivenRows(nn.Cell):
-    """A lookup that always returns the same rows, which are a parameter with a gradient."""
+    """A lookup that always returns the same rows; the rows are a parameter, and have a gradient."""
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return the run 'tables': steps of the lookups without a network, on batches in turn."""
+    """Return the run 'tables': each call runs a step of the tables alone on the next batch."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(

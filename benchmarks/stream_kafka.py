@@ -52,7 +52,7 @@ def packed(rows: int, seed: int) -> Iterator[bytes]:
 
 
 def lines(rows: int, seed: int) -> Iterator[bytes]:
-    """Yield messages with one line of 40 numbers."""
+    """Yield messages; each message is one line of 40 numbers."""
     rng = np.random.default_rng(seed)
     for numbers in rng.integers(0, 1 << 31, (rows, 40)):
         yield b"\t".join(b"%x" % number for number in numbers)

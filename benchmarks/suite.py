@@ -41,7 +41,7 @@ class Benchmark:
         needs: of `NEEDS`.
         path: path of the script from the repository's root. Default: a script in `benchmarks` with
             the benchmark's name.
-        codes: exit codes of a complete run. Default: 0.
+        codes: exit codes of a run that measured everything. Default: 0.
     """
 
     measures: str
@@ -123,6 +123,14 @@ SUITE: dict[str, Benchmark] = {
         "a step over 26 small tables: separate lookups, one grouped lookup, one table",
         "",
         "--batch 64 --tables 3 --rows 100 --steps 3",
+    ),
+    "history_twins": Benchmark(
+        "losses of DIN, BST, SASRec and HSTU beside PyTorch twins from equal weights and batches",
+        "--tasks seen",
+        "--nets hstu --tasks seen --steps 20 --batch 32",
+        ("torch",),
+        path="benchmarks/sequences/history_twins.py",
+        codes=(0, 1),  # 1: the twins differ by more than promised
     ),
     "hybrid_parallel": Benchmark(
         "samples/s of workers over single processes; what exchanges cost; balance of rows",

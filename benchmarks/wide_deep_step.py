@@ -203,7 +203,7 @@ def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[st
 
 
 def peers_of(text: str) -> list[str]:
-    """Return the peers in a comma-separated list.
+    """Parse a comma-separated list of peers.
 
     Raises:
         ValueError: a name is not in `PEERS`.

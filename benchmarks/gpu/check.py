@@ -67,7 +67,7 @@ class Case:
 
 
 def _computed(core: Core, layers: Layers, inputs: list[np.ndarray], fill: float) -> Found:
-    """Return all outputs of a program, computed in memory filled with `fill`."""
+    """Fill a program's memory with `fill`, run the program, and return all its outputs."""
     run = Run(core, layers, inputs, fill)
     predicted = []
     if not layers.moved:  # what normalizes by the batch is never asked for a prediction
@@ -101,7 +101,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Make all programs, starting with the reference device's; then yield the cases."""
+    """Make all programs for the reference device, then for the tested device; yield the cases."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE
@@ -178,7 +178,7 @@ def check(
         devices: the reference device, and the tested device.
         batches: numbers of rows.
         chosen: text; only programs with this text in their titles run. Default: all.
-        quiet: True prints failures only. Default: False.
+        quiet: if True, only failures are printed. Default: False.
     """
     results = []
     for case in _cases(core, devices, batches, chosen):

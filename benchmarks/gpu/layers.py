@@ -44,7 +44,7 @@ def _input_major(p: Program) -> Outputs:
 
 
 def _shared(p: Program) -> Outputs:
-    """Two layers with the same parameters, over overlapping columns."""
+    """Two layers that share their parameters and read overlapping columns."""
     x = p.inputs(20, 12)
     weight, bias = p.weight(8, 20, 20), p.vector(8)
     first, second = p.value(8), p.value(8)
@@ -143,7 +143,7 @@ def _factorized_pairs(sums: bool) -> Case:
 
 
 def _mixture(p: Program) -> Outputs:
-    """Two tasks' mixtures of three experts, with separate towers."""
+    """Two tasks over three experts; each task has its own gates and its own tower."""
     x = p.inputs(22)
     units = p.linear(x, 3 * 10, "tanh")
     scores = p.linear(x, 2 * 3)
@@ -226,7 +226,7 @@ def _low_rank(p: Program) -> Outputs:
 
 
 # Name -> function that adds the layers and returns the outputs. Programs with "relu" in their names
-# are exact programs (`Program`).
+# are made with `exact=True` (see `Program`).
 CASES: dict[str, Case] = {
     "linear none": _linear("none"),
     "linear relu": _linear("relu"),

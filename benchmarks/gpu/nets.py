@@ -10,7 +10,7 @@ __all__ = ["add_network", "network"]
 
 
 def network(program: Program, shape: Shape, activation: str = "relu") -> Layers:
-    """Return a network's program; inputs are rows [B, F, dim] and any numbers [B, N].
+    """Return a network's program; its inputs are rows [B, F, dim] and, if N > 0, numbers [B, N].
 
     For DLRM, the numbers are the first input. The output is the logit [B, 1], without the wide
     part's logit.

@@ -83,7 +83,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Return the index of a new matrix, with exact numbers or uniform numbers (He et al.)."""
+        """Add a matrix of exact or uniformly random numbers (He et al.), and return its index."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -92,16 +92,16 @@ class Program:
         return self.parameter(self.rng.uniform(-bound, bound, (rows, columns)))
 
     def vector(self, width: int, around: float = 0.0) -> int:
-        """Return the index of a new vector, with numbers from `around` - 0.5 to `around` + 0.5."""
+        """Add a vector of numbers from `around` - 0.5 to `around` + 0.5, and return its index."""
         return self.parameter(around + self.rng.integers(-2, 3, width) / 4)
 
     def parameter(self, values: np.ndarray) -> int:
-        """Return the index of a new parameter."""
+        """Add a parameter, and return its index."""
         self.parameters.append(np.ascontiguousarray(values, np.float32))
         return len(self.parameters) - 1
 
     def extra(self, values: np.ndarray) -> int:
-        """Return the index of a new additional input."""
+        """Add an additional input, and return its index."""
         self.extras.append(np.ascontiguousarray(values))
         return len(self.extras) - 1
 
@@ -140,7 +140,7 @@ class Program:
     def perceptron(
         self, x: Columns, hidden: Sequence[int], activation: str, last: int = 0
     ) -> Columns:
-        """Add hidden layers, followed by a linear layer of width `last` if it is not 0."""
+        """Add hidden layers and, if `last` is not 0, a linear layer of width `last`."""
         for units in hidden:
             x = self.linear(x, units, activation)
         return self.linear(x, last) if last else x
@@ -193,7 +193,7 @@ class Layers:
 
 
 class Run:
-    """The memory of a batch, and the operators on it.
+    """Memory for one batch, and the operators that compute in this memory.
 
     Args:
         core: the native core.
@@ -203,7 +203,7 @@ class Run:
 
     Attributes:
         outputs, output_gradients: float32 [B, width]; the caller writes the gradients.
-        input_gradients, parameter_gradients: arrays like the inputs and parameters.
+        input_gradients, parameter_gradients: arrays of the same shapes as inputs and parameters.
         forward, predict, backward: functions without arguments.
     """
 

@@ -22,12 +22,11 @@ class Shape:
 
     Args:
         fields: number of ids per sample.
-        numbers: count of numbers per sample.
+        numbers: how many numeric features a sample has.
         hidden: widths of the perceptron (for DLRM, of the top perceptron).
         bottom: widths of DLRM's bottom perceptron, without its last width, `DIM`. Default: no DLRM.
-        cross: number of layers of DCN-V2's cross network. With a cross network, each number also
-            has a vector.
-            Default: none.
+        cross: number of layers of DCN-V2's cross network. With a cross network, each numeric
+            feature also has an embedding. Default: no cross network.
     """
 
     fields: int

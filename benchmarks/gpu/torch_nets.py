@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of `shapes.py` in plain PyTorch, with their tables also on the GPU."""
+"""The networks of `shapes.py` in plain PyTorch; their tables are on the GPU, too."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Training:
         self.network = torch.compile(self.network, dynamic=False)
 
     def step(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Run a step on ids, numbers and labels, on the GPU or pinned; return the loss."""
+        """Run a step on a batch that is on the GPU or in pinned memory; return the loss."""
         ids, numbers, labels = (each.to(_DEVICE, non_blocking=True) for each in batch)
         logit = self.network(self.deep(ids), numbers)
         if self.shape.wide:
@@ -153,7 +153,7 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the median seconds of a step, alone and in blocks of `options.block` steps.
+    """Return two medians: the seconds of single steps, and of steps in blocks of `options.block`.
 
     The host waits for the GPU after each step, or after each block.
     """

@@ -25,12 +25,12 @@ _ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def flop(shape: Shape, batch: int) -> float:
-    """Return the floating-point operations of a step's linear layers, forward and backward."""
+    """Return the number of floating-point operations in a step's linear layers, both passes."""
     return 6.0 * batch * sum(width * units for width, units in products(shape))
 
 
 def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
-    """Return the bytes that a step copies to a GPU and back, with optimizer and tables on the host.
+    """Return the bytes that a step copies to and from a GPU; optimizer and tables are on the host.
 
     Rows, numbers and weights are copied to the GPU, and the logit is copied back. Then the logit's
     gradient is copied to the GPU, and the gradients of rows and weights are copied back. Copies
@@ -51,7 +51,7 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
 
 
 class Tables:
-    """The tables of networks with the same number of fields; all these networks share the tables.
+    """Tables that are shared by all networks with the same number of fields.
 
     Args:
         core: the native core.
@@ -97,7 +97,7 @@ def _descriptor(table: Any) -> np.ndarray:
 
 
 class Training:
-    """A network that is trained on a device: its parts as functions, with memory allocated once.
+    """The parts of a network's training step on a device, as functions; memory is allocated once.
 
     Args:
         core: the native core, which sets the device.

@@ -28,8 +28,8 @@ class Lookups:
         rows: number of ids in the table.
         dim: count of numbers per row.
         bits: bits per number, 8 or 4.
-        threads: numbers of threads to try. Run k uses batch `k % len(batches)` with `threads[k //
-            len(batches)]` threads.
+        threads: the thread counts to measure. Run k uses batch `k % len(batches)` with `threads[k
+            // len(batches)]` threads.
         batches: int32 [K, ids].
         offsets: int32 [bags + 1].
     """

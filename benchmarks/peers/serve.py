@@ -3,9 +3,9 @@
 
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
-because frameworks print there. The worker writes one line per answer. The first line is its
-description as JSON. Then the worker reads numbers. For each number k, the worker runs a step on
-batch k and writes the step's seconds. The worker uses only NumPy and its framework.
+because frameworks print there. The worker writes one line per answer. The first line describes the
+worker in JSON. Then the worker reads numbers. For each number k, the worker runs a step on batch k
+and writes the step's seconds. The worker uses only NumPy and its framework.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def serve(
 
     Args:
         make: function of the work that returns two values: a description of the peer (versions,
-            optimizations), and the peer's step. The step is a function of the batch's number that
-            returns the loss.
+            optimizations), and the peer's step. The step is a function that takes the batch's
+            number and returns the loss.
         kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
             `Work`.
     """

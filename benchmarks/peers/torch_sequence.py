@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
-Each network has a form over padded blocks, and a form that pads only around the attention. The
-attention's mask is causal, and the padding comes after the values. So the padding needs no mask.
-Each form runs eagerly. If compiled forms are requested, each form also runs compiled, unless
-`torch.compile` takes more than a minute.
+Each network has two forms: one runs on padded blocks, and the other pads the values for the
+attention only. The attention's mask is causal, and the padding comes after the values. So the
+padding needs no mask. Each form runs eagerly. If compiled forms are requested, each form also runs
+compiled, unless `torch.compile` takes more than a minute.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Form:
         self.batches = batches
 
     def step(self, k: int) -> float:
-        """Run a step on batch k, with the gradient of the values; return the loss."""
+        """Run a step on batch k, including the gradient of the values; return the loss."""
         batch = self.batches[k]
         values = batch.values.detach().requires_grad_()
         loss = self.network(values, batch)
@@ -221,7 +221,7 @@ class Form:
         return float(loss.detach())
 
     def seconds(self) -> float:
-        """Return the least seconds of a step on the first two batches, each after a warm-up."""
+        """Run two warm-up steps and two timed steps; return the fewest seconds of a timed step."""
         times = []
         for k in (0, 1, 0, 1):
             begin = time.perf_counter()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines of the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
+"""Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-A baseline learns from the events of a part with some settings, and ranks the targets of the part's
-rows. The items of a row's history are never recommended, so ranks leave them out. A recent history
-has the newest 10 or 50 items. The weight of each item is the weight of the next newer item times
-`decay`.
+With some settings, a baseline learns from the events of a part, and ranks the targets of the part's
+rows. The items of a row's history are never recommended, so ranks leave them out. A "recent"
+baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
+the next newer item times `decay`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return row numbers from 0 and the values of the lists from `begin` until `end`."""
+    """Return the values of lists `begin` to `end` - 1, and each value's list number from 0."""
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
 
 
 def seen(part: Part) -> sparse.csr_matrix:
-    """Return 1 for each event before the part's time, ``[users, items]``."""
+    """Return a matrix ``[users, items]`` that has a 1 for each event before the part's time."""
     events = part.events
     ones = np.ones(len(events.user), np.float32)
     return sparse.csr_matrix((ones, (events.user, events.item)), (part.users, part.items))
@@ -145,8 +145,8 @@ def _by_ease(part: Part, settings: Mapping[str, Any]) -> Scores:
 def _ease_weights(part: Part, ridge: float) -> np.ndarray:
     """Return EASE's weights ``[items, items]``.
 
-    If there are fewer users than items, the inverse is computed from the inverse of a smaller
-    matrix, ``[users, items]`` times its transpose.
+    If there are fewer users than items, a smaller matrix is inverted: the product of the matrix
+    ``[users, items]`` and its transpose.
     """
     matrix = seen(part)
     if part.items <= part.users:
@@ -178,8 +178,8 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by the transitions from the newest items to items one, two and three places later.
 
-    A transition over s places counts ``skip ** (s - 1)``. The counts of an item are divided by
-    their sum to the power `norm`.
+    A transition between items that are s places apart counts ``skip ** (s - 1)``. An item's counts
+    are divided by ``total ** norm``, where ``total`` is the sum of these counts.
     """
     return ranks_of(part, _by_transitions(part, settings))
 
@@ -255,13 +255,13 @@ def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
 
 
 def _by_history(part: Part, weights: np.ndarray, settings: Mapping[str, Any]) -> Scores:
-    """Return the sums of each item's weights over the histories."""
+    """Return a function that multiplies the rows' weighted histories by `weights`."""
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
     return lambda begin, end: matrix[begin:end] @ weights
 
 
 def _by_vectors(part: Part, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Rank by products of vectors."""
+    """Rank by the product of the user's and the item's vectors."""
     rows = part.rows
     masked = rows.history, rows.history_offsets
     return rank_targets(users, items, (rows.target, rows.target_offsets), masked)

@@ -6,14 +6,14 @@
 
 The task is `retail_again` of `trees/tasks.py`: does this customer buy this item again within 30
 days? DIR is the same as for `beside_trees.py`. A row's history is the last 50 invoice lines of the
-customer before the row's time. For each line, the network reads the item, and the number of binary
-digits of the hours since then. Lines that have the same time as the row, such as lines of the same
-invoice, are not in the history.
+customer before the row's time. For each line, the network reads the item, and the line's age: the
+number of binary digits of the hours since the line's time. Lines that have the same time as the
+row, such as lines of the same invoice, are not in the history.
 
 Without history, the same network is trained on the same rows with empty lists. The command
-`mindspore-rec` trains both networks with the settings that `init` proposes, except for the network
-and the batch size. The epoch is chosen by the validation rows. The test rows are scored only with
-`--test`: run this once, at the end.
+`mindspore-rec` trains both networks. `init` proposes all settings but the network and the batch
+size. The epoch is chosen by the validation rows. The test rows are scored only with `--test`, so
+run `--test` once, at the end.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Return the number of binary digits of the hours in each time, as a text.
+    """Convert seconds to whole hours; return the number of binary digits of each, as text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()

@@ -30,14 +30,14 @@ def difference(
 ) -> Mapping[str, float]:
     """Return the difference of NDCG@10, and its 95 % interval by a bootstrap over users.
 
-    The rows of one user are drawn together, because they are alike.
+    The bootstrap draws all rows of a user together, because a user's rows are similar.
 
     Args:
         part: the rows.
         ranks: mid ranks of the targets by one model, ``[N]``, or by the model with several seeds,
             ``[S, N]``. With several seeds, NDCG@10 is the mean over the seeds.
         others: mid ranks of the targets by the other model.
-        samples: number of samples that are drawn.
+        samples: number of bootstrap samples.
         seed: seed of the draw.
 
     Returns:

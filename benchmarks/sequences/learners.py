@@ -28,7 +28,7 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Return a network's figures, and its ranks of the test targets: alone, and with a baseline.
+    """Return figures and ranks of the test targets, for a network alone and with a baseline.
 
     Args:
         kind: name of the network.
@@ -71,7 +71,7 @@ def run_net(
 
 
 def _joined(scores: Scores, others: Scores, share: float) -> Callable[[int, int], Any]:
-    """Return scores plus a share of the logarithms of a baseline's scores."""
+    """Return a function that computes `scores + share * log(others)`."""
 
     def joined(begin: int, end: int) -> Any:
         logs = np.log(np.maximum(others(begin, end), 0) + _LEAST)

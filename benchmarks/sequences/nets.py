@@ -2,12 +2,13 @@
 """Networks that predict the next item: SASRec and HSTU, trained on every event of every history.
 
 A network reads the events of all users, one list after the other. The output for an event predicts
-the item of the next event. If the events with one time are one row, the output for the last event
-with a time predicts all items with the user's next time. The loss is the cross entropy of a softmax
+the item of the next event. If events with the same time form one row, the output for the last of
+these events predicts all items of the user's next time. The loss is the cross entropy of a softmax
 over all items, or over the targets of a batch and items drawn at random (`sampled`).
 
-* An item has the same vector in histories and as a scored item. Each item has a bias, which starts
-  at the logarithm of the number of the item's events. With `half_life`, recent events count more.
+* An item's vector in histories is also its vector when the item is scored. Each item has a bias,
+  which starts at the logarithm of the number of the item's events. With `half_life`, recent events
+  count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
 * With `skip`, the last event also adds to the score directly, through a separate matrix. This part
@@ -89,7 +90,7 @@ class NextItemNet(nn.Cell):
 
 
 class _Dropout(nn.Cell):
-    """Dropout by masks that are drawn in advance, so that a run can be repeated.
+    """Dropout whose masks are drawn in advance, so that a run can be repeated.
 
     Args:
         dim: width of a row.
@@ -106,7 +107,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the rows; in training, dropped numbers are 0."""
+        """Return the rows; in training, set the dropped numbers to 0."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks
@@ -126,8 +127,9 @@ def _block(kind: str, is_first: bool, settings: Mapping[str, Any]) -> nn.Cell:
 class _Loss(nn.Cell):
     """Weighted cross entropy of the states' targets, over all items or over the items of the batch.
 
-    With the items of the batch, the sum over all items is estimated: each item is weighted by the
-    inverse of the probability that a batch contains it, and a row's target has the weight 1.
+    With the items of the batch, the loss estimates the softmax's sum over all items. The weight of
+    an item is the inverse of the probability that a batch contains the item. A row's own target has
+    the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -172,11 +174,11 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs: an event, and a later event that its state predicts; both in rising order.
+    """Return two rising arrays: events, and for each event, a later event that its state predicts.
 
     Args:
         events: events, ordered by user, then by time.
-        together: True if all events with one time are the targets of the last event before this
+        together: True if all events with the same time are targets of the last event before this
             time.
     """
     begins = np.append(True, events.user[1:] != events.user[:-1])
@@ -212,9 +214,9 @@ def batches(
 
     Args:
         part: the part whose events are learned.
-        together: True if the events with one time are one row.
+        together: True if events with the same time form one row.
         settings: `length`, `half_life` and `sampled`.
-        rng: generator of the windows and their order, and of sampled items.
+        rng: random generator for the windows, their order and the sampled items.
 
     Raises:
         ValueError: items are sampled for rows with several targets.
@@ -231,7 +233,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return the batch's targets with drawn items, `number` in all, and their probabilities."""
+    """Return the batch's `number` items (targets and drawn items) and the inverse probabilities."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -306,7 +308,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return weights of events by their age, counted from the newest event."""
+    """Return a weight for each event, by the time from the event to the newest event."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))
@@ -316,7 +318,7 @@ def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
 
 
 def first_vectors(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Return initial vectors of the items, with elements of about 0.05."""
+    """Return initial vectors of the items; the elements' magnitude is about 0.05."""
     dim = settings["dim"]
     vectors = np.random.default_rng(seed).normal(0, 0.05, (part.items, dim))
     if not settings["co_occurrence"]:
@@ -345,7 +347,7 @@ def trained(
     Args:
         kind: 'SASRec' or 'HSTU'.
         part: the part.
-        together: True if the events with one time are one row.
+        together: True if events with the same time form one row.
         settings: the settings of `NextItemNet`, and `epochs`, `learning_rate` and `half_life`.
         seed: seed of initial values, dropout and batches.
     """

@@ -69,7 +69,7 @@ def configured(model: HistoryModel, task: str, seed: int, options: Any) -> Any:
 
 
 def shares(runs: Runs) -> dict[str, list[float]]:
-    """Return for each network and seed the share of the gain from DeepFM to the best AUC."""
+    """For each network and seed, return (AUC - DeepFM's AUC) / (best AUC - DeepFM's AUC)."""
     return {
         name: [
             (each["auc"] - low["auc"]) / (each["bayes_auc"] - low["auc"])

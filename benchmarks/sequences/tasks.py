@@ -13,7 +13,7 @@ user. Cancellations and lines without a customer are removed from Online Retail.
 
 A part consists of all events before a time, and the rows of the period after this time. The
 catalogue of a part consists of the items that have an event before this time. Histories and targets
-do not contain other items, because baselines cannot know them.
+contain only items of the catalogue, because baselines cannot learn about other items.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Events:
     """Events in the order of time: only the first event of each pair of user and item.
 
     Attributes:
-        user: int64 ``[E]``, numbers of the users from 0.
-        item: int64 ``[E]``, numbers of the items from 0.
+        user: int64 ``[E]``, the users' numbers, which start at 0.
+        item: int64 ``[E]``, the items' numbers, which start at 0.
         time: ``[E]``, rising times in seconds.
     """
 
@@ -55,7 +55,7 @@ class Part:
         rows: the rows, which contain only items of the catalogue.
         users: number of users, including users without an event before the time.
         items: number of items in the catalogue.
-        unknown: share of the rows' targets that are not in the catalogue, and are left out.
+        unknown: share of the targets that were left out because they are not in the catalogue.
     """
 
     events: Events
@@ -72,7 +72,7 @@ class Task:
     Attributes:
         read: function that reads the data sets' directory and returns the events.
         days: length of the validation period and of the test period.
-        together: whether events of one time are one row.
+        together: True if events with the same time form one row.
     """
 
     read: Callable[[Path], Events]
@@ -117,8 +117,9 @@ def part_of(
         events: all events.
         begin: time of the first row.
         end: time after the last row.
-        together: whether events of one time are one row.
-        most_rows: number of rows that are drawn if there are more.
+        together: True if events with the same time form one row.
+        most_rows: maximum number of rows; if there are more rows, `most_rows` rows are drawn at
+            random.
         seed: seed of the draw.
     """
     before = events.time < begin
@@ -191,7 +192,7 @@ def _some(rows: NextItems, chosen: np.ndarray) -> NextItems:
 
 
 def _lists(values: np.ndarray, offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return some of the lists of a ragged array."""
+    """Return the chosen lists of a ragged array, as values and offsets."""
     number = np.diff(offsets)[chosen]
     ends = np.concatenate([[0], np.cumsum(number)]).astype(np.int64)
     return values[np.repeat(offsets[:-1][chosen] - ends[:-1], number) + np.arange(ends[-1])], ends

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DIN and BST in PyTorch over padded blocks, with the current weights of our networks.
+"""DIN, BST, SASRec and HSTU in PyTorch, with the current weights of our networks.
 
-The networks are written from the papers' formulas with PyTorch's own layers. A history is a block
-`[B, L, dim]` with a mask; our networks read values and offsets without padding. `history_twins.py`
-trains the networks.
+The layers over histories are in `torch_blocks.py`. `history_twins.py` trains the networks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
+from benchmarks.sequences.torch_blocks import LastOutput, Pool, State
 from benchmarks.torch_twins import _linear, _parameter, _perceptron
 
 __all__ = ["Adam", "Twin"]
@@ -55,137 +53,106 @@ class Twin(nn.Module):
     """A network over the rows of `datasets/synthetic/histories.py`, with one history.
 
     Args:
-        net: our `DIN` or `BST`.
+        net: our `DIN`, `BST`, `SASRec` or `HSTU`.
         keys: the keys of each table, rising, in the order of the schema's tables. The keys are
             inserted into our tables, and the initial values of the rows are copied to PyTorch.
         tables: our tables in the same order.
+        weights: our tables of first-order weights in the same order, none for `DIN` and `BST`.
     """
 
-    def __init__(self, net: Any, keys: list[np.ndarray], tables: list[Any]) -> None:
+    def __init__(
+        self, net: Any, keys: list[np.ndarray], tables: list[Any], weights: list[Any]
+    ) -> None:
         super().__init__()
         self.keys = keys
-        self.tables = nn.ModuleList(
-            [_embedding(table, of) for table, of in zip(tables, keys, strict=True)]
-        )
+        self.tables = nn.ModuleList(map(_embedding, tables, keys))
+        self.weights = nn.ModuleList(map(_embedding, weights, keys)) if weights else None
         schema = net.schema
         self.fields = [list(each.fields) for each in schema.tables]
         (self.of_items,) = (k for k, each in enumerate(schema.tables) if each.histories)
-        self.has_numbers = bool(schema.numbers)
-        self.history: nn.Module = _Pool(net.pools[0]) if hasattr(net, "pools") else _Blocks(net)
-        self.deep = _perceptron(net.deep)
+        self.score: nn.Module = _ByState(net) if self.weights else _ByPerceptron(net)
+
+    @property
+    def rows(self) -> list[nn.Parameter]:
+        """Rows of the tables, whose gradients are sparse."""
+        return [each.weight for each in self.modules() if isinstance(each, nn.Embedding)]
 
     def forward(self, batch: Mapping[str, np.ndarray]) -> torch.Tensor:
         """Return the logits [B, 1] of a batch of our arrays."""
-        vectors = [
-            table(self._numbered(k, batch["ids"][:, self.fields[k]]))
-            for k, table in enumerate(self.tables)
-        ]
-        parts = [each.flatten(1) for each in vectors]
-        if self.has_numbers:
-            parts.append(torch.from_numpy(batch["numbers"]))
+        keys = [self._numbered(k, batch["ids"][:, fields]) for k, fields in enumerate(self.fields)]
+        vectors = [table(of) for table, of in zip(self.tables, keys, strict=True)]
+        linear = None
+        if self.weights is not None:
+            linear = torch.cat([of(k)[..., 0] for of, k in zip(self.weights, keys, strict=True)], 1)
         offsets = batch["seen.offsets"]
         lengths = np.diff(offsets)
-        block = np.zeros((len(lengths), max(int(lengths.max()), 1)), np.int64)
-        mask = np.arange(block.shape[1]) < lengths[:, None]
+        mask = np.arange(max(int(lengths.max()), 1)) < lengths[:, None]
+        block, times = np.zeros(mask.shape, np.int64), np.zeros(mask.shape, np.int64)
         block[mask] = batch["seen.values"]
+        if "seen_at.values" in batch:
+            times[mask] = batch["seen_at.values"]
         events = self.tables[self.of_items](self._numbered(self.of_items, block))
-        events = events * torch.from_numpy(mask)[..., None]
-        (candidate,) = vectors[self.of_items].unbind(1)
-        parts += self.history(candidate, events, torch.from_numpy(lengths))
-        return self.deep(torch.cat(parts, 1))
+        (candidate,) = vectors.pop(self.of_items).unbind(1)
+        row = _Row(
+            [*(each.flatten(1) for each in vectors), torch.from_numpy(batch["numbers"])],
+            linear,
+            candidate,
+            events * torch.from_numpy(mask)[..., None],
+            torch.from_numpy(lengths),
+            torch.from_numpy(times),
+        )
+        return self.score(row)
 
     def _numbered(self, table: int, keys: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.searchsorted(self.keys[table], keys))
 
 
-class _Dice(nn.Module):
-    """Dice, normalized over the rows that a mask selects."""
+class _Row(NamedTuple):
+    """What a network reads of a batch.
 
-    def __init__(self, ours: Any) -> None:
-        super().__init__()
-        self.alpha = _parameter(ours.alpha)
+    `others` are the vectors of all columns except the candidate's, and the numbers. `linear` are
+    the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
+    """
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """x [B, L, width], mask bool [B, L] -> [B, L, width]."""
-        rows = x[mask]
-        variance, mean = torch.var_mean(rows, 0, correction=0)
-        p = torch.sigmoid((x - mean) * torch.rsqrt(variance + 1e-8))
-        return p * x + (1 - p) * self.alpha * x
-
-
-class _Pool(nn.Module):
-    """The target attention of DIN."""
-
-    def __init__(self, ours: Any) -> None:
-        super().__init__()
-        self.weight, self.bias = _parameter(ours.weight), _parameter(ours.bias)
-        self.first = _Dice(ours.activation)
-        self.second, self.third = _linear(ours.layers[0].layers[0]), _Dice(ours.layers[1])
-        self.last = _linear(ours.layers[2].layers[0])
-
-    def forward(
-        self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
-    ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> sum and product with it."""
-        mask = torch.arange(events.shape[1]) < lengths[:, None]
-        c = candidate[:, None].expand_as(events)
-        joined = torch.cat((c, events, c - events, c * events), -1)
-        x = self.first(functional.linear(joined, self.weight, self.bias), mask)
-        scores = self.last(self.third(self.second(x), mask)) * mask[..., None]
-        pooled = (scores * events).sum(1)
-        return [pooled, candidate * pooled]
+    others: list[torch.Tensor]
+    linear: torch.Tensor | None
+    candidate: torch.Tensor
+    events: torch.Tensor
+    lengths: torch.Tensor
+    times: torch.Tensor
 
 
-class _Blocks(nn.Module):
-    """The transformer blocks of BST."""
+class _ByPerceptron(nn.Module):
+    """The score of DIN and BST: a perceptron over the row and what it makes of the history."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([_Block(each) for each in net.blocks])
+        self.history = Pool(net.pools[0]) if hasattr(net, "pools") else LastOutput(net)
+        self.deep = _perceptron(net.deep)
 
-    def forward(
-        self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
-    ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> the output for the candidate."""
-        rows = torch.arange(len(lengths))
-        x = functional.pad(events, (0, 0, 0, 1))
-        x = x.index_put((rows, lengths), candidate)
-        for block in self.blocks:
-            x = block(x, lengths + 1)
-        return [x[rows, lengths]]
+    def forward(self, row: _Row) -> torch.Tensor:
+        """Return the logits [B, 1]."""
+        made = self.history(row.candidate, row.events, row.lengths)
+        *vectors, numbers = row.others
+        return self.deep(torch.cat([*vectors, row.candidate, numbers, *made], 1))
 
 
-class _Block(nn.Module):
-    """A transformer block that normalizes its inputs."""
+class _ByState(nn.Module):
+    """The score of SASRec and HSTU: the user's state times the candidate, plus a linear model."""
 
-    def __init__(self, ours: Any) -> None:
+    def __init__(self, net: Any) -> None:
         super().__init__()
-        self.positions = _parameter(ours.positions) if ours.has_positions else None
-        self.norm, self.hidden_norm = _norm(ours.norm), _norm(ours.hidden_norm)
-        self.qkv, self.projection = (
-            _linear(each.layers[0]) for each in (ours.qkv, ours.projection)
-        )
-        self.mlp = _perceptron(ours.mlp)
-        self.heads = int(ours.attention.form.asnumpy()[0])
+        self.state = State(net.encoders[0])
+        self.context = _linear(net.contexts[0].layers[0])
+        self.numbers, self.bias = _linear(net.linear.numbers), _parameter(net.bias)
 
-    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """x [B, L, dim], lengths [B] -> [B, L, dim]."""
-        if self.positions is not None:
-            place = lengths[:, None] - 1 - torch.arange(x.shape[1])
-            x = x + self.positions[place.clamp(0, len(self.positions) - 1)]
-        q, k, v = (
-            each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for each in self.qkv(self.norm(x)).chunk(3, -1)
-        )
-        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.projection(attended.transpose(1, 2).flatten(2))
-        return x + self.mlp(self.hidden_norm(x))
-
-
-def _norm(ours: Any) -> nn.LayerNorm:
-    made = nn.LayerNorm(ours.gamma.shape[0], eps=1e-5)
-    made.weight, made.bias = _parameter(ours.gamma), _parameter(ours.beta)
-    return made
+    def forward(self, row: _Row) -> torch.Tensor:
+        """Return the logits [B, 1]."""
+        state = self.state(row.events, row.lengths, row.times)
+        state = state + self.context(torch.cat(row.others, 1))
+        assert row.linear is not None
+        linear = row.linear.sum(1, keepdim=True) + self.numbers(row.others[-1]) + self.bias
+        return linear + (state * row.candidate).sum(1, keepdim=True)
 
 
 def _embedding(table: Any, keys: np.ndarray) -> nn.Embedding:

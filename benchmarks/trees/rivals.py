@@ -38,7 +38,7 @@ _MOST_TREES, _PATIENCE = 2_000, 50
 
 
 def _features(parts: Parts) -> dict[str, pd.DataFrame]:
-    """Return the features of the parts, with texts as categories of the training rows."""
+    """Return the parts' features; texts are categories, which the training rows define."""
     frames = {name: getattr(parts, name) for name in ("train", "valid", "test")}
     made = {name: _flat(frame) for name, frame in frames.items()}
     for column in made["train"]:

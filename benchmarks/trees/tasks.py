@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seven tasks on real data, each cut once into training, validation and test rows.
 
-The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. A cut depends only
-on the files. Rows are divided by time, or drawn with a fixed seed.
+The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. The division into
+parts depends only on the files' content. Rows are divided by time, or drawn with a fixed seed.
 
 * `census_income` and `census_marital`: the test rows are the published test file. A tenth of the
   training file is drawn for validation.
@@ -10,7 +10,7 @@ on the files. Rows are divided by time, or drawn with a fixed seed.
 * `retail_before`: did this customer buy this item before? By time. A purchase at the same time does
   not count as an earlier purchase.
 * `retail_again`: does this customer buy this item again within 30 days? By time. Rows from the last
-  30 days before each cut are left out, because they have no label yet.
+  30 days before each cut are left out, because their labels are not known at the cut.
 * `movielens_random` and `movielens_time`: is the rating at least 4?
 
 Cancellations and lines without a customer are removed from Online Retail. A cut by time puts rows
@@ -55,7 +55,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Task:
-    """A binary label on a data set.
+    """A task: predict a binary label of a data set.
 
     Attributes:
         name: name of the task.
@@ -103,7 +103,7 @@ def _csv(path: Path) -> Path:
 
 
 def retail(data: Path) -> pd.DataFrame:
-    """Return the lines of invoices with a customer, in order of time."""
+    """Return the invoice lines that name a customer, in the order of time."""
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
         dtype={"InvoiceNo": str, "StockCode": str, "CustomerID": str},
@@ -179,7 +179,7 @@ def _movielens_random(data: Path) -> Parts:
 
 
 def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
-    """Return a mask of rows that draws each row with the probability `share`."""
+    """Return a random mask that selects each row with the probability `share`."""
     mask: np.ndarray = np.random.default_rng(seed).random(rows) < share
     return mask
 

@@ -105,15 +105,15 @@ def load(
             marital status is not a feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values also become categorical features (default: the
             four amounts). The exact columns stay numeric features too.
-        min_count: An exact value gets its own key if it occurs in at least this many training rows,
-            at least 1 (default 5). Rarer values share one key.
+        min_count: An exact value has its own key if at least this many training rows contain the
+            value; `min_count` is at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the choice of validation rows.
 
     Returns:
-        Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical
-        column, under the column's name. Amounts become log(1 + x). Numbers are standardized with
-        the mean and standard deviation of the training split.
+        Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical column
+        from the column's name and its values. Amounts become log(1 + x). Numbers are standardized
+        with the mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.

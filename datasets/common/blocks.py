@@ -66,14 +66,14 @@ def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
 
 
 def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
-    """Cut a stream of batches of any sizes into batches of one size, with rows in order.
+    """Regroup batches of any sizes into batches of one size; the rows keep their order.
 
     Args:
         blocks: Batches with the same columns; empty batches are allowed.
         batch_size: Rows per batch, at least 1.
 
     Yields:
-        Batches of ``batch_size`` rows. An array may be a view of a range of a block's rows, but two
+        Batches of ``batch_size`` rows. A batch's arrays may be views of a block's rows, but two
         batches never share a row.
 
     Raises:

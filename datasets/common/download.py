@@ -34,7 +34,7 @@ def fetch(
         destination: File to make; its directory must exist. An existing file is kept if its digest
             is ``sha256``.
         sha256: Expected digest in hexadecimal; None skips the check.
-        attempts: Number of attempts after a broken connection, at least 1 (default 5).
+        attempts: Maximum number of attempts if the connection breaks, at least 1 (default 5).
 
     Returns:
         The path of the file.
@@ -141,7 +141,7 @@ def _receive(response: object, partial: Path, start: int, total: int | None) -> 
 
 
 def _tag(headers: object) -> str:
-    """Return a value for If-Range: a strong ETag, or the header Last-Modified if there is none."""
+    """Return a value for If-Range: a strong ETag, or, without a strong ETag, Last-Modified."""
     etag = headers.get("ETag", "")  # type: ignore[attr-defined]
     if etag and not etag.startswith("W/"):
         return str(etag)

@@ -99,8 +99,8 @@ class Manifest:
         """Read the manifest of ``directory``.
 
         Raises:
-            ValueError: the manifest is missing or has an unknown version, or a file is missing, or
-                its size differs from the manifest.
+            ValueError: the manifest is missing or has an unknown version; a file is missing; or a
+                file's size differs from the size in the manifest.
         """
         path = directory / MANIFEST_NAME
         if not path.is_file():

@@ -79,14 +79,14 @@ def write_packed(
 
 @contextmanager
 def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """Yield a new directory to fill, and rename it into place if the block ends without an error.
+    """Yield a new directory; if the `with` block ends without an error, rename it into place.
 
     Args:
         output: Final path of the directory. Its parent must exist.
         overwrite: Replace an existing directory (default False).
 
     Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
-        block raises an error.
+        `with` block raises an error.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.

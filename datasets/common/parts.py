@@ -7,8 +7,8 @@ only on its rows. So a conversion that is killed and resumed writes the same byt
 uninterrupted conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
-``data`` contains the finished files. The folder ``parts`` contains one small file per part. The
-small file describes the part, and is written after the part's data.
+``data`` contains the finished files. The folder ``parts`` contains one small file per part. A
+part's small file describes the part, and is written after the part's data.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Yield the unfinished parts in order; call `on_bytes` with the bytes read."""
+        """Yield the unfinished parts in order; call `on_bytes` with the number of bytes read."""
         ...
 
 
@@ -115,8 +115,8 @@ def convert_parts(
     Args:
         conversion: description of the output.
         sources: sources of the rows, in order.
-        summary: function that makes the manifest's ``source`` from the reports of each source's
-            parts.
+        summary: function that takes, for each source, the reports of its parts, and returns the
+            manifest's description of the rows' origin (``source``).
         workers: number of processes; with 1, this process does the work. Default: one process per
             core that this process may use.
         overwrite: True replaces an existing output. Default: False.
@@ -158,7 +158,7 @@ def convert_parts(
 
 @dataclass(frozen=True)
 class _Converting(Work):
-    """Conversion of one source, in any process."""
+    """Conversion of one source; any process can run it."""
 
     conversion: Conversion
     source: RowSource
@@ -172,7 +172,7 @@ class _Converting(Work):
         return self.conversion.place / "parts" / f"{self.source.name}.end"
 
     def sidecars(self) -> list[Path]:
-        """Return the files with the finished parts' reports, in order."""
+        """Return the paths of the finished parts' reports, in the order of the parts."""
         parts = self.conversion.place / "parts"
         numbered = (parts / f"{self.source.name}-{k:05d}.json" for k in itertools.count())
         return list(itertools.takewhile(Path.exists, numbered))
@@ -228,7 +228,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock a conversion's directory; after an error, remove a directory without finished parts."""
+    """Lock a conversion's directory; an error removes the directory unless a part is finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:

@@ -34,7 +34,8 @@ class BlockOrder(NamedTuple):
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
     together. A random generator with the seed (seed, pass) draws the permutations one after
-    another. So the number of rows of every block must be known in advance.
+    another. A draw depends on the number of rows, so the number of rows of every block must be
+    known in advance.
 
     Args:
         shuffle: True if the order is random.
@@ -51,7 +52,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return the worker's blocks out of `count`, in a pass's order, and the pass's generator.
+        """Return two values: the worker's blocks in the order of a pass, and the pass's generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()
@@ -279,7 +280,8 @@ class _Source(NamedTuple):
     Args:
         names: names of the columns.
         sizes: number of rows of each block.
-        rows: function that takes the blocks in the order of reading, and returns the named columns.
+        rows: function that takes the names of the chosen columns and the order of the blocks, and
+            returns the rows.
         in_memory: True if the rows are in memory.
     """
 
@@ -331,7 +333,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows of blocks that a function returns; the function is called in the order of reading."""
+    """Rows whose blocks come from a function, which is called in the order of reading."""
 
     sequential = True
 

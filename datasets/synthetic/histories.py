@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows with histories. A known formula determines the labels, so the best AUC is known.
 
-A row has a user, an item, a number, and a history of 0 to 20 items. The label's log odds are a
-constant of the item, plus a term of the history:
+A row has a user, an item, a number, and a history of 0 to 20 items with times. The label's log odds
+are a constant of the item, plus a term of the history:
 
 * `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. Half of the rows'
   items are drawn from the history.
@@ -10,7 +10,7 @@ constant of the item, plus a term of the history:
   The rows have no column of kinds, so a network must learn the kinds from the events. The events of
   each history are of about three kinds.
 
-The label does not depend on the user or the number.
+The label does not depend on the user, the number or the times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Planted:
     """Rows, and for each row the probability of label 1 with which its label was drawn.
 
     Attributes:
-        rows: columns `user`, `item`, `number`, `seen` and `label`.
+        rows: columns `user`, `item`, `number`, `seen`, `seen_at` and `label`. The times `seen_at`
+            of a history's events rise, by 0 to 2**20.
         probability: float64 `[rows]`.
     """
 
@@ -60,25 +61,30 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     values, item, term = TASKS[task](rng, row, offsets)
     odds = np.random.default_rng(0).normal(0, 0.5, ITEMS)[item] + term
     probability = 1 / (1 + np.exp(-odds))
+    apart = np.exp2(np.random.default_rng((seed, 1)).uniform(-2, 20, len(row))).astype(np.int64)
+    times = np.cumsum(apart)
     columns = {
         "user": rng.integers(0, USERS, rows),
         "item": item,
         "number": rng.normal(0, 1, rows),
         "seen": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
+        "seen_at": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times)),
         "label": (rng.random(rows) < probability).astype(np.int8),
     }
     return Planted(pa.table(columns), probability)
 
 
-def schema_of(history: bool = True, embedding_dim: int = 8) -> Schema:
-    """Return the schema of the rows, with or without the history."""
+def schema_of(history: bool = True, embedding_dim: int = 8, times: bool = False) -> Schema:
+    """Return the schema of the rows, with or without the history and the times of its events."""
     columns = [
         CategoryColumn("user", values="key"),
         CategoryColumn("item", values="key", table="items"),
         NumberColumn("number"),
     ]
     seen = HistoryColumn("seen", values="key", table="items", length=LONGEST)
-    return Schema([*columns, *[seen] * history, LabelColumn("label")], embedding_dim=embedding_dim)
+    seen_at = HistoryColumn("seen_at", side_of="seen", values="int64")
+    histories = [seen] * history + [seen_at] * times
+    return Schema([*columns, *histories, LabelColumn("label")], embedding_dim=embedding_dim)
 
 
 _Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]

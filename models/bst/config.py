@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mindspore_rec.models import BST
-from models.common.history_model import HistoryModel, HistoryRun
+from models.common.history_model import history_model
 
-__all__ = ["MODEL", "Config", "ModelConfig"]
+__all__ = ["MODEL", "ModelConfig"]
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,4 @@ class ModelConfig:
     dropout: float = 0.0
 
 
-@dataclass(frozen=True)
-class Config(HistoryRun):
-    """A run of BST.
-
-    Args: as for `HistoryRun`, and
-
-        model: the network.
-    """
-
-    model: ModelConfig = field(default_factory=ModelConfig)
-
-
-MODEL = HistoryModel("bst", "BST", Config, BST)
+MODEL = history_model("BST", BST, ModelConfig)

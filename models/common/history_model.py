@@ -26,7 +26,15 @@ from models.common.cli import config_path, parser, save_json, seed_list
 from models.common.config import read_yaml, to_json
 from models.common.figures import mean_and_deviation
 
-__all__ = ["HistoryModel", "HistoryRun", "RowsConfig", "evaluate_command", "train", "train_command"]
+__all__ = [
+    "HistoryModel",
+    "HistoryRun",
+    "RowsConfig",
+    "evaluate_command",
+    "history_model",
+    "train",
+    "train_command",
+]
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ class LengthConfig:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Configuration of a run; each model derives a class that adds the network's settings, `model`.
+    """Configuration of a run; `history_model` derives a class that adds the network, `model`.
 
     Args:
         data: rows to train on.
@@ -111,17 +119,37 @@ class HistoryModel:
         config: class of the model's configuration, derived from `HistoryRun`.
         network: class of the network. For a network that does not read histories, the rows contain
             no histories.
+        times: whether the network reads the times of events. Default: False.
     """
 
     name: str
     title: str
     config: type[HistoryRun]
     network: type[Network]
+    times: bool = False
 
     @property
     def configs(self) -> Path:
         """Folder of the model's configurations, `configs` beside its `config.py`."""
         return Path(str(sys.modules[self.config.__module__].__file__)).parent / "configs"
+
+
+def history_model(
+    title: str, network: type[Network], settings: type[Any], times: bool = False
+) -> HistoryModel:
+    """Return the description of the model whose folder has the settings of its network.
+
+    Args:
+        title: name for people.
+        network: class of the network.
+        settings: dataclass of the section `model` of a configuration, in the `config.py` of the
+            model's folder. All fields have defaults.
+        times: whether the network reads the times of events. Default: False.
+    """
+    section = ("model", settings, field(default_factory=settings))
+    config = dataclasses.make_dataclass("Config", [section], bases=(HistoryRun,), frozen=True)
+    config.__module__ = settings.__module__
+    return HistoryModel(settings.__module__.split(".")[-2], title, config, network, times)
 
 
 def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[str, Any]:
@@ -139,7 +167,7 @@ def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[st
     began = time.perf_counter()
     rows, valid, test = config.data.draw(config.train.seed)
     ms.set_seed(config.train.seed + 1)  # MindSpore's seeds start at 1
-    schema = schema_of(history=model.network.reads_histories)
+    schema = schema_of(history=model.network.reads_histories, times=model.times)
     net = model.network(schema, name=model.name, seed=config.train.seed, **config.settings())
     built = RecModel(net, optimizer=LazyAdam(net.trainable_params(), config.train.learning_rate))
     batches = built.batches(rows.rows, config.train.batch_size)

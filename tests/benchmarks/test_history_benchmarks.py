@@ -62,10 +62,10 @@ def test_a_twin_begins_with_the_same_logits(graph_mode: Any, unique: Any, name: 
     torch = need_package("torch", f"an optional extra: {pip_install('torch')}")
     from benchmarks.sequences.torch_nets import Twin
 
-    net = models.get(name)(schema_of(), name=unique(), **history_twins.NETS[name])
+    schema = schema_of(times=name == "hstu")
+    net = models.get(name)(schema, name=unique(), **history_twins.NETS[name])
     (batch,) = RecModel(net).batches(draw("seen", 200, 0).rows, 200)
-    keys, tables = history_twins.tables_in_order(net, [batch])
-    twin = Twin(net, keys, tables)
+    twin = Twin(net, *history_twins.tables_in_order(net, [batch]))
     arrays = [Tensor(each) for column, each in batch.items() if column != "label"]
     ours = net.set_train()(*arrays).asnumpy()
     with torch.no_grad():

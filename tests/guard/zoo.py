@@ -27,7 +27,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 """The section `model` of each model's configuration, by the name of its folder."""
 
-OVER_HISTORIES = {"bst", "din"}
+OVER_HISTORIES = {"bst", "din", "hstu", "sasrec"}
 """Folders of models with code of their own, which have no run here."""
 
 

@@ -16,21 +16,30 @@ from models.bst.config import MODEL as BST
 from models.common.config import read_yaml
 from models.common.history_model import HistoryModel, evaluate_command, train_command
 from models.din.config import MODEL as DIN
+from models.hstu.config import MODEL as HSTU
+from models.sasrec.config import MODEL as SASREC
 from tests.support.nightly import nightly
 
 SMALL = """
 data: {task: seen, rows: 3000, test_rows: 1000}
-model: {hidden: [16]}
+model: SETTINGS
 train: {epochs: 3, learning_rate: 0.01}
 """
 
+SETTINGS = {
+    "din": {"hidden": [16]},
+    "bst": {"hidden": [16]},
+    "sasrec": {"heads": 2},
+    "hstu": {"heads": 2, "time_buckets": 8},
+}
 
-@pytest.mark.parametrize("model", [DIN, *nightly(BST)], ids=lambda model: model.name)
+
+@pytest.mark.parametrize("model", [DIN, *nightly(BST, SASREC, HSTU)], ids=lambda model: model.name)
 def test_trained_saved_and_evaluated(
     model: HistoryModel, graph_mode: Any, tmp_path: Path, capsys: Any
 ) -> None:
     config, out, saved = (tmp_path / name for name in ("small.yaml", "out.json", "saved"))
-    config.write_text(SMALL)
+    config.write_text(SMALL.replace("SETTINGS", json.dumps(SETTINGS[model.name])))
     given = ["--config", str(config), "--json", str(out)]
     assert train_command(model, [*given, "--epochs", "2", "--save", str(saved)]) == 0
     (run,) = json.loads(out.read_text())["runs"]
@@ -42,10 +51,11 @@ def test_trained_saved_and_evaluated(
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("model", [DIN, BST], ids=lambda model: model.name)
+@pytest.mark.parametrize("model", [DIN, BST, SASREC, HSTU], ids=lambda model: model.name)
 def test_configurations_are_read(model: HistoryModel, task: str) -> None:
     config: Any = read_yaml(model.configs / f"{task}.yaml", model.config)
-    assert config.data.task == task and config.settings()["hidden"] == (64, 32)
+    name, value = ("heads", 2) if model in (SASREC, HSTU) else ("hidden", (64, 32))
+    assert config.data.task == task and config.settings()[name] == value
 
 
 def test_a_task_that_is_unknown_is_refused(tmp_path: Path) -> None:

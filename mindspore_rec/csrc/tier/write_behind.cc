@@ -87,7 +87,7 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
 }
 
 void WriteBehind::Push(std::shared_ptr<Part> part) {
-  // The keys are distinct, so the set numbers each key by its index in part->keys.
+  // The keys are distinct, so the number of a key in the set is the key's index in part->keys.
   part->set.Reset(part->keys.size());
   for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);

@@ -291,8 +291,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; raise an error if reading a batch ahead draws random numbers.
 
-        If reading ahead draws random numbers, the states of the generators after a step do not
-        belong to the step's batch.
+        If a batch that is read ahead draws random numbers, the generators have already moved on:
+        their states after a step are no longer the states that follow the step's own batch.
         """
         if not self._has_batch():
             return next(batches, None)
@@ -327,8 +327,8 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. Several
-        workers draw no seed, because all workers must have the same seed.
+        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. If there
+        are several workers, none of them draws a seed, because all must have the same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:

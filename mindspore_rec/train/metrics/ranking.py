@@ -51,7 +51,7 @@ class _ListMetric(MergedMetric):
 
     @abstractmethod
     def _add(self, *arrays: Any) -> None:
-        """Add the rows of unchecked arrays."""
+        """Add one batch, whose arrays have not been checked."""
 
 
 class RankingMetric(_ListMetric):

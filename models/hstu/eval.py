@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluate a saved HSTU: ``python -m models.hstu.eval --help``."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+
+import sys
+
+from models.common.history_model import evaluate_command
+from models.hstu.config import MODEL
+
+if __name__ == "__main__":
+    sys.exit(evaluate_command(MODEL))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SASRec, self-attentive sequential recommendation (Kang & McAuley, 2018)."""
