@@ -85,7 +85,11 @@ def measure(
 
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the metrics of a model for each compute type; the keys are 'model' or 'model type'."""
+    """Return the metrics of a model for each compute type.
+
+    The key of float32 is the model's name, such as 'dcn'. The key of another type also contains the
+    type, such as 'dcn bfloat16'.
+    """
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bare matrix products of a network's training step, by oneDNN alone.
+"""Time the bare matrix products of a network's training step, computed by oneDNN alone.
 
     python benchmarks/bare_products.py --layers 429-1024-512-256 --batch 4096 16000
 
@@ -69,7 +69,7 @@ def leading_dimension(width: int, precision: str) -> int:
 
 
 def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
-    """Return rows * ld numbers in [-0.5, 0.5), aligned to a page."""
+    """Return `rows * ld` random numbers in [-0.5, 0.5), in memory that is aligned to a page."""
     size = 4 if precision == FLOAT32 else 2
     memory = np.empty(rows * ld * size + 4096, np.uint8)
     begin = -memory.ctypes.data % 4096
