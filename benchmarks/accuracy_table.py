@@ -178,7 +178,7 @@ def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
     """Return the baselines' results from an earlier result file.
 
     Raises:
-        ValueError: the result belongs to another data set than `data`.
+        ValueError: the result is for a different data set than `data`.
     """
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if earlier["data"] != data:

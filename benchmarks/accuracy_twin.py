@@ -145,7 +145,7 @@ def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
 
 
 def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return each id's number, from 1; 0 for an id that is not in the training data."""
+    """Return the number of each id, from 1; ids that are not in the training data have number 0."""
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
     return np.where(keys[at] == ids, at + 1, 0)
 

@@ -265,7 +265,7 @@ class BareProducts:
 
     Args:
         layers: (in, out) of each layer. Layers with one output are left out. The products of these
-            layers are reductions, whose speed is limited by memory in any library.
+            layers are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.
@@ -334,7 +334,7 @@ class BareProducts:
 
 
 def _three_digits(figure: float) -> float:
-    """Return a figure with three significant digits, so that a small one is not zero."""
+    """Return a figure with three significant digits, so that small figures do not become 0."""
     return float(f"{figure:.3g}")
 
 

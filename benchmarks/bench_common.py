@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with `+` if files differ from it; "" outside of git."""
+    """Return the commit of the sources, with `+` if files were changed since; "" outside of git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -123,7 +123,7 @@ def alternate(
     """Call each run once per round, so that drift of the machine's speed affects all runs equally.
 
     Args:
-        runs: by name, a function that takes the round's number and returns the run's seconds.
+        runs: for each name, a function that takes the round's number and returns the run's seconds.
         rounds: counted rounds.
         warmup: rounds before them.
         progress: text before the progress bar.
@@ -133,7 +133,7 @@ def alternate(
             order given.
 
     Returns:
-        By name, the seconds of each run: float64 `[rounds]`.
+        For each name, the seconds of its runs: float64 `[rounds]`.
     """
     from tqdm import tqdm
 
@@ -167,7 +167,7 @@ def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int],
     """Return runs for `alternate` that time the whole call of each function.
 
     Args:
-        runs: by name, a function that takes the round's number.
+        runs: for each name, a function that takes the round's number.
     """
     return {name: seconds_of(run) for name, run in runs.items()}
 

@@ -14,8 +14,8 @@ and CatBoost are run if they are installed.
 
 The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
 `--test` once, at the end. The result file contains the commit and the date. Without `--test`, the
-command skips the second training, which includes the validation rows (`train.refit`), because
-scores of these rows would then mean nothing.
+command skips the second training, which includes the validation rows (`train.refit`), because the
+network would then have learned the validation rows before it scores them.
 """
 
 from __future__ import annotations

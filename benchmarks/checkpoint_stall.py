@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of checkpoints: the stall of a delta, the background writing, samples per second.
+"""The cost of checkpoints: the pause for a delta, the background writing, the samples per second.
 
     PYTHONPATH=. python benchmarks/checkpoint_stall.py --directory DISK --json output/stall.json
 

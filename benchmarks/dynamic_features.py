@@ -2,12 +2,12 @@
 """Cost of admission and eviction for a training step, and the longest pause of a sweep.
 
 First part: a graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one with a
-policy and one without. The tables with and without the policy train on the same batches. Two times
-of each step are measured: the whole graph step, and the time inside the table's operators. A share
-of the keys in each batch is new. New keys are of the kind 'returning' or 'once' (see
-`dynamic_table.Stream`). With 'returning' keys, both tables insert the same number of rows even if
-the admission threshold is 2, so the comparison is fair. The rows' ages are spread so that eviction
-by age, norm or capacity removes about as many rows per step as new keys arrive.
+policy and one without. The two tables train on the same batches. Each step is measured in two ways:
+the time of the whole graph step, and the time inside the table's operators. A share of the keys in
+each batch is new. New keys are of the kind 'returning' or 'once' (see `dynamic_table.Stream`). With
+'returning' keys, both tables insert the same number of rows even if the admission threshold is 2,
+so the comparison is fair. The rows' ages are spread so that eviction by age, norm or capacity
+removes about as many rows per step as new keys arrive.
 
 Second part: in a table with more rows, nearly all rows become due for eviction at once. Every step
 is timed until the sweep ends. The longest step is compared with the median step before the sweep.

@@ -14,8 +14,8 @@ rows. If a GPU is used, only the layers run on the GPU; rows, weights and gradie
 the bus. Steps of the devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
-results. The exit code is 1 if the two devices' results differ, or if a second run does not give the
-same bits as the first run.
+results. The exit code is 1 if the two devices' results differ, or if the results of a second run
+are not identical bit for bit.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class WeightedSum(nn.Cell):
 
 
 def embeddings(tables: int, dim: int) -> dict[str, nn.Cell]:
-    """Return the embeddings of the three ways of lookup."""
+    """Return the embeddings for the three ways to look up ids."""
     grouped = [
         mr.MapParameter(f"grouped.{t}", value_shape=dim, key_dtype=ms.int64) for t in range(tables)
     ]

@@ -29,20 +29,20 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
-    """Return the first words of a command that pins a process to cores, and its environment."""
+    """Return the start of a command that pins a process to cores, and the command's environment."""
     threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
     where = ["taskset", "-c", ",".join(str(core) for core in cores)]
     return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the first words of a command that launches the workers, and its environment."""
+    """Return the start of a command that launches the workers, and the command's environment."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 
 
 class Processes:
-    """Processes of one name: a single process, or the workers of a launcher, by rank.
+    """Processes with one name: a single process, or the workers of a launcher in the order of rank.
 
     Args:
         name: for messages.
@@ -51,7 +51,7 @@ class Processes:
         number: expected number of processes.
 
     Attributes:
-        about: each process's description of itself.
+        about: the description that each process sends of itself.
 
     Raises:
         RuntimeError: a process ended or was not ready in time; the message has the process's last

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a training step of DCN-V2 by the form of the numbers and by the number of members.
+"""Time of a training step of DCN-V2 with each form of the numbers and each number of members.
 
     python benchmarks/model_options.py --batch 1024 --members 2 8 --json OUT
 

@@ -3,9 +3,9 @@
 
 The network is Wide & Deep over one table of dim 16, trained by LazyAdam. The table in memory and a
 table with tiers train in alternating blocks of steps, so that drift of the machine's speed affects
-both tables equally. The table with tiers trains with prefetch and without. All tables start with
-the same rows. As after a long run, the tiers are full, and the highest tier has the most frequent
-keys.
+both tables equally. The table with tiers trains once with and once without prefetch. All tables
+start with the same rows. As after a long run, the tiers are full, and the highest tier has the most
+frequent keys.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def run_setup(
     directory: Path,
     dtype: str,
 ) -> dict[str, Any]:
-    """Measure one set of tiers with rows of a type and return the results.
+    """Measure one set of tiers with one type of rows, and return the results.
 
     The host tier has the same size in bytes for every type of row. The host tier's size is enough
     for the setup's share of the rows in float32.
@@ -355,7 +355,7 @@ def run_setup(
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    """Print the results of one set of tiers, in lines of at most 80 columns."""
+    """Print the results of one set of tiers, in lines of at most 80 characters."""
     say(
         f"{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
         f"in memory {figures['memory_samples_per_s']:,.0f} samples/s",
@@ -392,7 +392,7 @@ def show(name: str, figures: dict[str, Any]) -> None:
 
 
 def say(text: str, indent: int = 0, after_empty_line: bool = False) -> None:
-    """Print a paragraph; lines after the first are indented by four columns more than the first."""
+    """Print a paragraph. All lines after the first line are indented by four more spaces."""
     if after_empty_line:
         print()
     print(

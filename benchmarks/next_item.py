@@ -14,19 +14,22 @@ All items of the catalogue that are new to the user are ranked, and ties count h
 last period of a data set is for tests, and the period before the last is for validation. The
 settings of each baseline are chosen by NDCG@10 of the validation rows alone. After the settings are
 chosen, the baseline learns from all events before the test period. The last column is the
-difference of NDCG@10 to the best baseline, with its 95 % interval by a bootstrap over users.
+difference between the model's NDCG@10 and the best baseline's, with a 95 % interval from a
+bootstrap over users.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
 A network has two rows: alone, and with the scores of the best baseline that counts co-occurrences.
 In the second row, an item's score is the network's score plus w times the logarithm of the
-baseline's score, with the w of the best NDCG@10 on the validation rows. The figures are means of
-the seeds, and the interval is of the mean.
+baseline's score. The w is chosen by NDCG@10 on the validation rows. The figures are means over the
+seeds, and the interval is the interval of the mean.
 
-`--settings FILE` takes the settings of the baselines from an earlier result, and tries none.
+With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
+does not search for settings.
 
 With `--check`, the benchmark leaves out the last event of each user, uses fixed settings, and
 compares the figures with the figures that another program measured earlier. The last figures show
-how much depends on the order of an invoice's lines, which all have the same time.
+how much the results depend on the order of the lines of an invoice. All these lines have the same
+time.
 """
 
 from __future__ import annotations
@@ -80,7 +83,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return the best settings of a baseline by the validation rows, and their NDCG@10."""
+    """Return the baseline's settings with the best validation NDCG@10, and this NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]

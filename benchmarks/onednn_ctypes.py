@@ -79,7 +79,7 @@ def instructions() -> list[str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Description of a matrix: rows, columns, elements between rows, and if it is transposed.
+    """Description of a matrix: rows, columns, distance between rows, transposed or not.
 
     A transposed matrix is stored as `[columns, rows]`, with `ld` elements between its columns.
     """

@@ -9,8 +9,8 @@ With `--serving-workers`, a server with this number of processes replaces the `P
 request uses a new connection, so that any process may answer. At random times, one event with new
 keys is sent to the producer's topic. The script requests predictions for the event's keys until the
 answer differs from the answer for unknown keys. The freshness is the time from just before the
-event is sent until the answer differs. The time includes four waits: for Kafka, for full batches in
-the worker and the trainer, for the next delta, and until the predictor has loaded the delta.
+event is sent until the answer differs. This time includes four waits: for Kafka, for full batches
+in the worker and the trainer, for the next delta, and for the predictor to load the delta.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Answers(Protocol):
         ...
 
     def saved_at(self) -> float:
-        """Return when the trainer saved the newest served state, in seconds since 1970."""
+        """Return the time at which the newest served state was saved, in seconds since 1970."""
         ...
 
 
@@ -112,7 +112,7 @@ class Server:
         return np.array(output["data"], np.float32).reshape(output["shape"])
 
     def saved_at(self) -> float:
-        """Return when the trainer saved the server's newest state, in seconds since 1970."""
+        """Return the time at which the server's newest state was saved, in seconds since 1970."""
         return float(self._ask("GET", "/status")["saved_at"])
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
@@ -129,7 +129,7 @@ class Server:
 
 @dataclass
 class Probe:
-    """Event that was sent and has no effect yet.
+    """An event that was sent, but has no effect yet.
 
     Args:
         value: the value of all fields of the event.
@@ -167,7 +167,7 @@ class Prober:
         self.waiting.append(probe)
 
     def ask(self) -> None:
-        """Ask the predictor which events have changed its answers so far."""
+        """Request predictions, to find the events that have changed the predictor's answers."""
         if not self.waiting:
             return
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]

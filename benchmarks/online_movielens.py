@@ -118,7 +118,7 @@ def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> l
 
 
 def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
-    """For one seed, return AUC, log loss and curve of each update interval and without updates."""
+    """For one seed, return AUC, log loss and curve for each update interval and without updates."""
     name = f"bench.movielens.{seed}"
     model = train_offline(train, seed, options.epochs, name, options.row_dtype)
     results: dict[str, Any] = {}

@@ -49,7 +49,7 @@ class Peer:
     Args:
         name: of `WORKERS`.
         python: path of the interpreter that has the framework.
-        settings: fields of the worker's work (`peers.serve.Work`) that are not arrays.
+        settings: all fields of the worker's `peers.serve.Work` that are not arrays.
         arrays: those that are.
         script: the worker's file in `peers`. Default: the file that `WORKERS` lists for the name.
 

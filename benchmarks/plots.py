@@ -3,7 +3,7 @@
 
     PYTHONPATH=. python benchmarks/plots.py
 
-Results of tiny settings are refused, because tiny settings measure nothing.
+The script refuses results from tiny settings, because such results mean nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def online_movielens(result: dict[str, Any], path: Path) -> None:
-    """Draw the AUC over MovieLens' stream: the mean over seeds.
+    """Draw the mean AUC over the seeds, along MovieLens' stream.
 
     Args:
         result: the benchmark's result; `curves` has a list of AUCs per update interval ("static"

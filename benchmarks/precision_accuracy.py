@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of models with tables of two bytes per number in training, or 8 or 4 bits in serving.
+"""AUC of models with two bytes per table number in training, or 8 or 4 bits in serving.
 
     PYTHONPATH=. python benchmarks/precision_accuracy.py --sets movielens synthetic census
         --movielens DIR --census DIR --json OUT

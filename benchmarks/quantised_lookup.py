@@ -106,7 +106,7 @@ def _look_up(lookup: Callable[[np.ndarray], Any], batches: np.ndarray, i: int) -
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
-    """Return a function for `alternate` that repeats the peer's runs from number `first`."""
+    """Return a function for `alternate` that repeats the peer's runs, from run `first` on."""
 
     def seconds(i: int) -> float:
         return peer.step(first + i % batches)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gRPC client for requests that no library sends: HTTP/2 frames written by hand.
+"""A gRPC client that writes HTTP/2 frames itself, for requests that no gRPC library would send.
 
 The client obeys the windows of flow control, since a server closes connections that exceed a
 window. The client uses no library for messages. So a call can consist of headers only, end in the
@@ -72,7 +72,8 @@ class Call:
     Attributes:
         sent: count of the call's data bytes sent so far.
         ended: True if the server has ended the call.
-        status: gRPC status; None if it has not arrived, or was sent as an index into a table.
+        status: gRPC status. None if the status has not arrived, or was sent as an index into a
+            table.
         data: that came.
         reset: code of the received RST_STREAM.
     """
@@ -123,7 +124,7 @@ class RawHttp2:
         Args:
             path: of the method.
             *metadata: further headers.
-            headers_end: False leaves the last headers out. Default: True.
+            headers_end: False sends the headers without the flag END_HEADERS. Default: True.
         """
         stream = 1 + 2 * len(self.calls)
         headers = [

@@ -6,12 +6,13 @@
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
 batches of 4096 rows. Each round reads all rows by each reader in turn, and all readers use the same
-number of threads. The first readers are pyarrow's scan of a data set, once with Arrow's memory pool
-and once with malloc's pool, which `Rows` uses, and `Rows.batches`, in order and shuffled. The other
-readers are PyTorch's DataLoader over pyarrow's batches (if torch is installed), the packed format
-of `datasets.common`, and `Rows.batches` with the feature stage, whose time is divided among the
-arrays that it makes. The first round is not counted, so the files are in the system's page cache.
-The speed of a shared machine changes between rounds, so the CPU time of a reader is reported too.
+number of threads. The first reader is pyarrow's scan of a data set, once with Arrow's memory pool
+and once with malloc's pool, which `Rows` uses. The second reader is `Rows.batches`, in order and
+shuffled. The third reader is PyTorch's DataLoader over pyarrow's batches, if torch is installed.
+The fourth reader is for the packed format of `datasets.common`. The last reader is `Rows.batches`
+with the feature stage; the script prints the share of each array in the stage's time. The first
+round is not counted, so the files are in the system's page cache. The speed of a shared machine
+changes between rounds, so the CPU time of a reader is reported too.
 
 `--bytes` also reads a large file with this number of bytes of values. Parquet's dictionaries and
 run lengths keep the file small on disk. The script compares the memory of the process in the first

@@ -2,10 +2,10 @@
 """Training steps of the cells over histories, compared with the same networks in PyTorch.
 
 A step is forward, backward (with the gradient of the values) and Adam. PyTorch runs in a process of
-another interpreter (`--torch-python`), on the same batches and as many threads; our steps and
-PyTorch's steps alternate. PyTorch's form is the fastest of a padded and a packed form, eager and
-compiled. The second part measures the time per value, with and without a history of 5,000 values in
-the batch.
+another interpreter (`--torch-python`), on the same batches and with the same number of threads. Our
+steps and PyTorch's steps alternate. The time for PyTorch is the time of its fastest form: padded or
+packed, eager or compiled. The second part measures the time per value, with and without a history
+of 5,000 values in the batch.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Data:
 
 
 def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator) -> np.ndarray:
-    """Return int64 [BATCHES, batch]: all lengths `longest`, or uniform from 0 to `longest`."""
+    """Return lengths, int64 [BATCHES, batch]: all `longest`, or uniform from 0 to `longest`."""
     if kind == "fixed":
         return np.full((BATCHES, batch), longest, np.int64)
     return rng.integers(0, longest + 1, (BATCHES, batch))
@@ -149,7 +149,7 @@ def torch_peer(net: str, data: Data, args: Any) -> Peer:
 
 
 def measure(net: str, data: Data, args: Any, beside_torch: bool) -> dict[str, Any]:
-    """Return the milliseconds of our step and PyTorch's step, and the ratio in pairs of steps."""
+    """Return the milliseconds of our and of PyTorch's step, and the ratio over pairs of steps."""
     with ExitStack() as stack:
         runs = {"ours": our_run(net, data)}
         about: dict[str, str] = {}

@@ -7,9 +7,9 @@ For each protocol and number of candidates, the benchmark measures the latency o
 waits for each answer before it sends its next request. Then, in an open loop, the benchmark finds
 the highest request rate at which 99 % of the answers are in time. An answer is in time if it
 arrives at most --limit-ms after the request was due. Clients run in a separate process. To use
-little CPU, HTTP clients write prepared bytes to sockets, and read only an answer's status and
-length. The gRPC client is grpcio with messages of `tritonclient[http]`, and needs about as much CPU
-as the server.
+little CPU, HTTP clients write prepared bytes to sockets. From each answer, the clients read only
+the status and the length. The gRPC client is grpcio with messages of `tritonclient[http]`, and
+needs about as much CPU as the server.
 
 With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton and our
 server receive the same requests in turn.

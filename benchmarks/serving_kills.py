@@ -10,8 +10,8 @@ its own processes.
 
 If a kill ends a request's connection, the client repeats the request on a new connection. Clients
 and load balancers in general also repeat read-only requests. A request that is sent again counts as
-`dropped`. A request has failed if the answer is an error or does not arrive within --limit-seconds,
-or if the request was dropped twice.
+`dropped`. A request has failed in three cases: its answer is an error, its answer does not arrive
+within --limit-seconds, or the request was dropped twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS = ("worker", "writer", "training")
 
 
 def train(root: Path, options: Any) -> None:
-    """Train for ever, with one delta per second, from the newest checkpoint if there is one."""
+    """Train for ever with one delta per second; continue from the newest checkpoint, if any."""
     train_steps(root, options, seconds_passed(), every_steps=30, seed=time.time_ns())
 
 
@@ -134,7 +134,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 class Killer(threading.Thread):
-    """Kills a process at a fixed interval, and restarts the training."""
+    """A thread that kills a process at a fixed interval, and restarts the training."""
 
     def __init__(self, server: int, root: Path, options: Any) -> None:
         super().__init__()

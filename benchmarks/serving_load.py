@@ -5,8 +5,8 @@
 
 A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
 that arrive at a fixed rate. In every second phase, the server's directory receives one delta per
-second. Latency counts from a request's due time, so that waiting for an earlier request is
-included.
+second. Latency is measured from a request's due time, so that it includes the wait for earlier
+requests.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def train_steps(
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
-        steps: an iterable of any items; before each step, its next item is requested.
+        steps: an iterable of any items; before each step, the next item is requested.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.
     """

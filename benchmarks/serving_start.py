@@ -6,10 +6,10 @@
 A training writes one full checkpoint, with the optimizer's states. Each round drops the files from
 the page cache and reads them from one end to the other. Then the round drops the files again, and
 starts a server, which reads from the disk. The round then starts the server a second time, with the
-files in memory. Last, the round starts a server of 1,000 rows, which shows the time for the
+files in memory. Finally, the round starts a server with 1,000 rows, which shows the time for the
 processes alone. `by_reading` is a quotient. The numerator of `by_reading` is the time to start from
 the disk, minus the time to start the small server. The denominator of `by_reading` is the reading
-time. A `by_reading` of 1 means that the start is as fast as the disk.
+time. A `by_reading` of 1 means that the start is as fast as reading the files.
 """
 
 from __future__ import annotations

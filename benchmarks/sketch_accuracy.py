@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of keys that a sketch admits too early, by the sketch's bytes per counted key.
+"""The share of keys that a sketch admits too early, for each number of bytes per counted key.
 
 Each distinct key occurs threshold - 1 times, so an exact count admits no key.
 """

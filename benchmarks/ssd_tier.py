@@ -156,7 +156,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     figures["scan_rows_per_second"] = done.rows_per_second
     figures["scan_cpu_us_per_row"] = done.cpu_us_per_row
 
-    # Garbage collection begins to work only after the log has been overwritten once.
+    # Garbage collection begins only after the log has been overwritten once.
     turns = options.overwrites * options.rows // options.batch
     windows: list[Measured] = []
     amplification: list[float] = []

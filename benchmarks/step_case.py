@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One network at one batch size: its runs in every precision, measured in turn."""
+"""One network with one batch size: its runs in every precision, measured in turn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a training step, timed by runs that differ in one part.
+"""The parts of a training step, measured by runs that differ in one part.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
@@ -141,7 +141,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return the run 'tables' of lookups, on several batches in turn."""
+    """Return the run 'tables': steps of the lookups without a network, on batches in turn."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(
@@ -154,7 +154,7 @@ def table_run(
 
 
 class TableTimes:
-    """Counters of the tables' operators between two moments.
+    """Counters of the tables' operators between two points in time.
 
     Args:
         tables: the tables.
@@ -201,5 +201,5 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
 
 
 def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:
-    """Return the median ratio of the whole step to the sum of bare products and tables' step."""
+    """Return the median ratio of the whole step's time to the time of products and tables."""
     return float(np.median(times[whole] / (times["products"] + times["tables"])))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Criteo's lines to arrays through a stream: rows per second.
+"""Rows per second from Criteo's lines to arrays, through a stream.
 
     PYTHONPATH=. python benchmarks/stream_features.py --json output/stream_features.json
 
 Lines in the format of Criteo's files (synthetic) become 26 keys, 13 scaled counts and a label.
-`direct` calls the parser and the pipeline in turn on pieces of lines. `stream` sends messages of
+`direct` calls the parser and then the pipeline for each piece of lines. `stream` sends messages of
 1000 lines through a topic in memory to a StreamSource. The thread of the StreamSource parses while
 the main thread makes the features. CPU time is the time of the whole process. If other programs
 keep the machine busy, CPU time is more reliable than wall time.
@@ -68,7 +68,7 @@ def lines_of(rows: int, seed: int) -> list[bytes]:
 
 
 def direct(pieces: list[bytes], threads: int) -> int:
-    """Run parser and pipeline in turn and return the number of rows."""
+    """Run the parser and then the pipeline on each piece; return the number of rows."""
     made, lines = pipeline(threads), TsvFormat(SCHEMA)
     return sum(len(made(lines.decode([piece]).rows)["label"]) for piece in pieces)
 

@@ -34,9 +34,10 @@ class Benchmark:
 
     Args:
         measures: description of the results.
-        minute: arguments for about a minute on 2 idle cores. `{disk}` stands for a directory on the
-            disk to measure, and `{movielens}` for the directory of MovieLens' files.
-        tiny: arguments for a few seconds, which only show that the script runs.
+        minute: arguments with which the script takes about a minute on 2 idle cores. `{disk}`
+            stands for a directory on the disk to measure, and `{movielens}` for the directory of
+            MovieLens' files.
+        tiny: arguments with which the script takes a few seconds, only to show that it runs.
         needs: of `NEEDS`.
         path: path of the script from the repository's root. Default: a script in `benchmarks` with
             the benchmark's name.

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two hosts over a link of 10 and of 1 Gbit/s, compared with two workers on one host.
+"""Training on two hosts over a link of 10 or 1 Gbit/s, compared with two workers on one host.
 
     PYTHONPATH=. python benchmarks/two_hosts.py --json OUT
 
 The hosts are network namespaces of this machine (`network_hosts.py`). The hosts have no shared
-memory, and use TCP over a link whose speed `tc` limits. Runs alternate between one host, and two
-hosts at each speed. For two hosts, the output compares two times: the step's time minus the
-computing time, and the least possible time. The least possible time is the sent bytes divided by
-the link's data rate. The computing time is measured with both workers on one host. The computing
-time is the time of a step, minus the time to exchange the same bytes when both workers are ready.
-The losses of all runs must be equal bit for bit. The link has no added delay, since a delay would
-need netem.
+memory, and use TCP over a link whose speed `tc` limits. Runs alternate between one host and two
+hosts with each speed of the link. For two hosts, the output compares two times: the step's time
+minus the computing time, and the least possible time. The least possible time is the sent bytes
+divided by the link's data rate. The computing time is measured with both workers on one host. The
+computing time is the time of a step, minus the time to exchange the same bytes when both workers
+are ready. The losses of all runs must be equal bit for bit. The link has no added delay, since a
+delay would need netem.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class WideDeep(nn.Cell):
 
 
 class VanillaWideDeep(nn.Cell):
-    """The same network of MindSpore's own cells, over static ids.
+    """The same network, made of MindSpore's own cells, over static ids.
 
     Args:
         rows: number of ids per table.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a training script on several workers: `python -m mindspore_rec.launch --help`.
 
-The command finds this environment's mpirun, passes the options for training to mpirun, shares the
-cores among the workers, and begins each output line with the rank of its worker. The page
-docs/parallel.md describes the use of the command.
+The command finds this environment's mpirun and passes the options for training to mpirun. The
+command shares the cores among the workers, and begins each output line with the rank of its worker.
+The page docs/parallel.md describes the use of the command.
 """
 
 from typing import TYPE_CHECKING

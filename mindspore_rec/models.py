@@ -2,8 +2,8 @@
 """Models: networks that are made from a schema in one line, and their registry.
 
 `DCNv2(schema)` is an ordinary cell. `names` lists all models, `get` finds the class of a model by
-its name, and `build` makes a network from a recipe. `register` gives a name to a model of yours,
-which derives from `Network` and makes its first cells with `InputLayer` and `FirstOrder`.
+its name, and `build` makes a network from a recipe. `register` gives a name to your own model. The
+model must derive from `Network` and make its first cells with `InputLayer` and `FirstOrder`.
 """
 
 from typing import TYPE_CHECKING

@@ -302,7 +302,7 @@ def uses_of(file: Path, source: str) -> Iterator[tuple[int, str]]:
 
 def public_modules() -> set[str]:
     """Return the modules with public names."""
-    return {*faces(), *("plan", "common.checks", "common.extras")}
+    return {*faces(), *("plan", "common.checks", "common.extras", "common.yaml_text")}
 
 
 def is_public(name: str) -> bool:

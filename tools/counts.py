@@ -30,7 +30,7 @@ MOST_ARGUMENTS = 10
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
-# In a comment or a page, a line break may separate the words.
+# In a comment or a page, a line break may separate the words of a phrase.
 PRONOUNS = re.compile(r"\b(?:those\s+(?://|#)?\s*of|the\s+(?://|#)?\s*one\s+(?://|#)?\s*that)\b")
 ONE_WORKER = re.compile(r"peers is (?:not )?None|group\.size (?:==|>|!=) 1|\.size == 1")
 TWINS = (
@@ -243,7 +243,7 @@ def pronouns() -> list[str]:
 
 
 def readme_lines() -> list[str]:
-    """Lines of the first page."""
+    """Lines of the file README.md."""
     readme = ROOT / "README.md"
     return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
 

@@ -10,7 +10,7 @@ batch x fields ids, accumulates the rows' gradients, and does one step of Adam. 
 `--delta-every` steps, the tool copies the changed rows for a delta, and a new epoch begins. Steps
 of two equal tables alternate, in a changing order; only one table keeps a digest. The tool measures
 the CPU time of all threads, because other programs on the machine affect CPU time less than elapsed
-time. Figures are medians of pairs of steps and of pairs of deltas.
+time. Each figure is a median over pairs of steps or over pairs of deltas.
 """
 
 from __future__ import annotations

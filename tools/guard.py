@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check whether a code change changes any result bit, by digests of small seeded trainings.
+"""Check, by digests of small seeded trainings, that a code change leaves all results bit-identical.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it

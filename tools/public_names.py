@@ -7,9 +7,9 @@
 Public names are the names in `__all__` of `mindspore_rec` and of its public modules
 (docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For each
 name, the record contains the kind, the signature, the signatures of a class's own methods, and the
-defining module, which may change. For a command, the record contains all options. A comparison
-exits with 1 if a name or option was lost or changed. Additions, moves and new warnings are shown,
-but do not change the exit code.
+module that defines the name; this module may change. For a command, the record contains all
+options. A comparison exits with 1 if a name or option was lost or changed. Additions, moves and new
+warnings are shown, but do not change the exit code.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@
 
 `bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
 since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
-files in the folders of changed files, and those that include a changed header, directly or not. The
-nearest files are first. `cpp` compiles these files until `CPP_SECONDS` are over, and prints the
-compiled files. `pytest` runs changed test files and the checks of `ALWAYS`. Then, until `--seconds`
-are over, `pytest` runs the tests that import a changed file, directly or not, the nearest first.
-The command prints the number of test files that ran; `bash build.sh test` runs all tests.
+files in the folders of changed files, and the C++ test files that include a changed header,
+directly or indirectly. The nearest files are first. `cpp` compiles these files until `CPP_SECONDS`
+are over, and prints the compiled files. `pytest` runs changed test files and the checks of
+`ALWAYS`. Then, until `--seconds` are over, `pytest` runs the tests that import a changed file,
+directly or indirectly, the nearest first. The command prints the number of test files that ran;
+`bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# Number of test files that are collected at a time before they run, because collecting all files
-# takes half a minute.
+# pytest collects this number of test files, runs them, and goes on with the next files, because
+# collecting all files first takes half a minute.
 AT_A_TIME = 6
 
 # Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.
@@ -44,7 +45,7 @@ CPP_SECONDS = 12
 # Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree, run after every change; they take some seconds.
+# Test files that read the whole tree. These files run after every change, and take some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -55,8 +56,8 @@ ALWAYS = (
     "tests/docs/test_docs_maturity.py",
 )
 
-# Folders with Python tests of compiled code, the nearest first, by the beginning of the path in
-# csrc. The longest beginning applies.
+# Maps the beginning of a path in csrc to the folders with Python tests of the compiled code, the
+# nearest first. The longest beginning applies.
 PYTHON_TESTS: dict[str, tuple[str, ...]] = {
     "": ("parameter",),
     "bindings/dense": ("nn",),
@@ -161,7 +162,7 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a package's public name counts as its defining file.
+    """The imports between files; a package's public name counts as the file that defines the name.
 
     Args:
         files: Python files, relative to the root.
@@ -217,7 +218,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
     If two files are equally near, a file in a folder with a changed file is first. The slowest test
-    files run last, except those that were changed.
+    files run last, except changed test files.
     """
     from tests.support.slow_tests import SLOW
 
@@ -390,11 +391,11 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the C++ test files that a change may break, the nearest first.
 
-    These are the tests in the folder of a changed file, or in the nearest folder above with tests;
-    tests that include a changed header, also through other headers; and tests that include the
-    header of a changed `.cc` or `.inl` file. Changed test files count as the nearest. Tests in the
-    same folder are as near as tests that include a changed header directly. Tests in a folder above
-    are less near.
+    A change may break three kinds of tests: tests in the folder of a changed file, or in the
+    nearest folder above with tests; tests that include a changed header, also through other
+    headers; and tests that include the header of a changed `.cc` or `.inl` file. Changed test files
+    count as the nearest. Tests in the same folder are as near as tests that include a changed
+    header directly. Tests in a folder above are less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
@@ -454,7 +455,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
     Args:
         near: the test files.
         directory: build directory that CMake has configured with at least the files in `files`.
-        seconds: the time. The first files are compiled even if they take longer.
+        seconds: the time. The first files are compiled even if their compilation takes longer.
         jobs: number of files that are compiled at a time.
     """
     end = time.monotonic() + seconds

@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that sends one kind of request at a fixed rate; latency counts from the due time."""
+    """A thread that sends one kind of request at a fixed rate; latency starts at the due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -230,7 +230,7 @@ def milliseconds(latencies: list[float], percent: float, waited: float) -> float
 
 
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Return the growth of a series from its start to its end, and its median.
+    """Return the growth of a series from its start to its end, and the median of the series.
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
     spikes hardly change the slope. `surely` is the growth at the lower end of the slope's 95 %

@@ -18,7 +18,7 @@ from wheel.wheelfile import WheelFile
 PACKAGE = "mindspore_rec"
 LEFT_OUT = ("train", "compat", "plan", "csrc", "mpi_shim")
 FILES_LEFT_OUT = ("common/strict.py", "common/yaml_text.py")  # YAML files, of command and plan
-# The files of the command that `python -m mindspore_rec doctor` needs.
+# The files of the folder `command` that `python -m mindspore_rec doctor` needs.
 COMMAND_FILES = ("__init__.py", "main.py", "options.py", "remedies.py", "json_file.py")
 NAME = "mindspore_rec_serving"
 REQUIRES = (
@@ -43,7 +43,7 @@ REQUIRES = (
 
 
 def is_for_serving(file: str) -> bool:
-    """True if a file of the wheel is included.
+    """True if the small wheel includes a file of the full wheel.
 
     Example:
         >>> [is_for_serving(f"mindspore_rec/{file}") for file in ("stream.py", "train/__init__.py")]

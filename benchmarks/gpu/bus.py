@@ -19,7 +19,7 @@ def bus_gbs(ordinal: int) -> dict[str, float]:
     """Return GB/s of copies of 256 MiB to and from a GPU, for pinned and for ordinary memory.
 
     Raises:
-        OSError: there is no driver.
+        OSError: CUDA's driver is missing.
         RuntimeError: the driver refuses.
     """
     library = ctypes.CDLL("libcuda.so.1")

@@ -92,7 +92,7 @@ class Program:
         return self.parameter(self.rng.uniform(-bound, bound, (rows, columns)))
 
     def vector(self, width: int, around: float = 0.0) -> int:
-        """Return the index of a new vector, whose numbers are within 0.5 of `around`."""
+        """Return the index of a new vector, with numbers from `around` - 0.5 to `around` + 0.5."""
         return self.parameter(around + self.rng.integers(-2, 3, width) / 4)
 
     def parameter(self, values: np.ndarray) -> int:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limit of the machine: only the memory accesses of one embedding step. The benchmark compiles this
-// file with the machine's own instruction set.
+// The machine's limit: a step that consists only of the memory accesses of an embedding step. The
+// benchmark compiles this file with the machine's own instruction set.
 //
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup
 //   update   read, change and write value and two moments of each distinct row (Adam's arithmetic)

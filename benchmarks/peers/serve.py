@@ -4,8 +4,8 @@
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
 because frameworks print there. The worker writes one line per answer. The first line is its
-description as JSON. Then, for each number k that the worker reads, it writes the seconds of a step
-on batch k. The worker uses only NumPy and its framework.
+description as JSON. Then the worker reads numbers. For each number k, the worker runs a step on
+batch k and writes the step's seconds. The worker uses only NumPy and its framework.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def serve(
     """Answer commands until no more commands arrive.
 
     Args:
-        make: function that takes the work, and returns a description of the peer (versions,
-            optimizations) and the peer's step. The step is a function of the batch's number that
+        make: function of the work that returns two values: a description of the peer (versions,
+            optimizations), and the peer's step. The step is a function of the batch's number that
             returns the loss.
         kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
             `Work`.

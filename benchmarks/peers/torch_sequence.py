@@ -2,9 +2,9 @@
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
 Each network has a form over padded blocks, and a form that pads only around the attention. The
-attention's mask is causal and the padding comes after the values, so no mask of the padding is
-needed. Each form runs eagerly. If compiled forms are requested, each form also runs compiled,
-unless `torch.compile` takes more than a minute.
+attention's mask is causal, and the padding comes after the values. So the padding needs no mask.
+Each form runs eagerly. If compiled forms are requested, each form also runs compiled, unless
+`torch.compile` takes more than a minute.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Work:
         longest: greatest length of a history, for HSTU's biases and weights.
         threads: that compute.
         compiles: True if compiled forms are tried, too.
-        offsets: int64 [K, B + 1], of K batches.
+        offsets: int64 [K, B + 1], the offsets of each of the K batches.
         values: float32 [most values, dim]; a batch of n values uses the first n rows.
         candidate: float32 [B, dim].
         target: float32 [most values, dim].

@@ -2,8 +2,9 @@
 """Baselines of the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
 A baseline learns from the events of a part with some settings, and ranks the targets of the part's
-rows. The items of a row's history are never recommended, so they do not count. A recent history is
-the newest 10 or 50 items, each with the weight of the next newer item times `decay`.
+rows. The items of a row's history are never recommended, so ranks leave them out. A recent history
+has the newest 10 or 50 items. The weight of each item is the weight of the next newer item times
+`decay`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
     Args:
         part: the rows.
         last: number of the newest items that count. Default: None, all items.
-        decay: weight of an item by the weight of the next newer item. Default: 1.
+        decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """
     rows = part.rows
     number = np.diff(rows.history_offsets)
@@ -101,7 +102,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
 
 def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by the number of users in the last `days`; None counts all events."""
+    """Rank items by their number of users in the last `days` days; None counts all events."""
     events, days = part.events, settings["days"]
     is_new = np.ones(len(events.time), bool)
     if days is not None:
@@ -111,7 +112,7 @@ def popularity(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray
 
 
 def item_knn(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by the sum of cosines between the columns of the history's items and of the item."""
+    """Rank an item by the sum of its cosines with the items of the history."""
     return ranks_of(part, _by_cosines(part, settings))
 
 
@@ -144,7 +145,8 @@ def _by_ease(part: Part, settings: Mapping[str, Any]) -> Scores:
 def _ease_weights(part: Part, ridge: float) -> np.ndarray:
     """Return EASE's weights ``[items, items]``.
 
-    With fewer users than items, the inverse follows from an inverse of the size of the users.
+    If there are fewer users than items, the inverse is computed from the inverse of a smaller
+    matrix, ``[users, items]`` times its transpose.
     """
     matrix = seen(part)
     if part.items <= part.users:
@@ -174,7 +176,7 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 def markov(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by transitions from the newest items to the items one, two and three places later.
+    """Rank by the transitions from the newest items to items one, two and three places later.
 
     A transition over s places counts ``skip ** (s - 1)``. The counts of an item are divided by
     their sum to the power `norm`.
@@ -203,7 +205,7 @@ def _chain(part: Part, skip: float, norm: float) -> sparse.csr_matrix:
 
 
 def als(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by implicit's alternating least squares; users' vectors follow from the histories."""
+    """Rank by ALS of the package implicit; users' vectors are computed from the histories."""
     from threadpoolctl import threadpool_limits
 
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
@@ -230,7 +232,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 
 
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by implicit's BPR, with users' vectors from the events before the part's time.
+    """Rank by BPR of the package implicit; users' vectors are from events before the part's time.
 
     A user without such events has a vector of zeros, so the items' biases alone decide.
     """

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of DIN on "buys again", with the customer's last items and without.
+"""AUC of DIN on the task "buys again", with and without the customer's last items.
 
     python -m benchmarks.sequences.buys_again --data DIR --json OUT
     python -m benchmarks.sequences.buys_again --data DIR --test --seeds 0 1 2 3 4 --json OUT
 
 The task is `retail_again` of `trees/tasks.py`: does this customer buy this item again within 30
-days? DIR is as for `beside_trees.py`. A row's history is the last 50 lines of the customer's
-invoices before the time of the row: the items, and for each item the power of two of the hours
-since then. Lines with the time of the row, such as the same invoice, are not in the history.
+days? DIR is the same as for `beside_trees.py`. A row's history is the last 50 invoice lines of the
+customer before the row's time. For each line, the network reads the item, and the number of binary
+digits of the hours since then. Lines that have the same time as the row, such as lines of the same
+invoice, are not in the history.
 
-Without history, the same network is trained on the same rows with empty lists. Both are trained by
-the command `mindspore-rec` with the settings that `init` proposes, except for the network and the
-size of batches. The validation rows choose the epoch. Scores of the test rows are read with
-`--test` only; run it once, at the end.
+Without history, the same network is trained on the same rows with empty lists. The command
+`mindspore-rec` trains both networks with the settings that `init` proposes, except for the network
+and the batch size. The epoch is chosen by the validation rows. The test rows are scored only with
+`--test`: run this once, at the end.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def with_histories(parts: Parts, events: pd.DataFrame, length: int = LENGTH) -> 
 
 
 def ages(seconds: np.ndarray) -> np.ndarray:
-    """Return the power of two of the hours in each time, as a text.
+    """Return the number of binary digits of the hours in each time, as a text.
 
     Example:
         >>> ages(np.array([60, 7200, 20_000])).tolist()
@@ -109,7 +110,7 @@ def run(parts: Parts, seed: int, changes: Mapping[str, Any], test: bool) -> dict
 
 
 def main() -> None:
-    """Train with histories and without, and print the figures."""
+    """Train once with and once without histories, and print the figures."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--data", type=Path, required=True, help="directory of the data sets")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the trainings")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of rankings, and the interval of the difference between two of them."""
+"""Figures of rankings, and the interval of the difference between two rankings."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def difference(
 ) -> Mapping[str, float]:
     """Return the difference of NDCG@10, and its 95 % interval by a bootstrap over users.
 
-    Rows of one user are drawn together, since they are alike.
+    The rows of one user are drawn together, because they are alike.
 
     Args:
         part: the rows.
-        ranks: mid ranks of the targets by one model, ``[N]``; or by the model with several seeds,
-            ``[S, N]``, of which NDCG@10 is the mean of the seeds.
+        ranks: mid ranks of the targets by one model, ``[N]``, or by the model with several seeds,
+            ``[S, N]``. With several seeds, NDCG@10 is the mean over the seeds.
         others: mid ranks of the targets by the other model.
         samples: number of samples that are drawn.
         seed: seed of the draw.

@@ -4,11 +4,11 @@
     python -m benchmarks.sequences.history_twins --json OUT
 
 Each network trains on the rows of `datasets/synthetic/histories.py` in float32, without dropout, at
-a constant learning rate. All weights begin equal, also the rows of the tables. Our networks use
-LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`, and Adam in the same form
-for the other weights. The file of the figures has the settings, the seeds and the mean loss of each
-100 steps. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit code is 1 if a
-mean differs from the twin's by more than 0.001 of it.
+a constant learning rate. Both twins begin with the same weights, including the rows of the tables.
+Our networks use LazyAdam over hash tables. The twins use SparseAdam over `nn.Embedding`, and Adam
+in the same form for the other weights. The output file has the settings, the seeds and the mean
+loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit code
+is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times the twin's.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Batch = Mapping[str, np.ndarray]
 
 
 class Losses(Callback):
-    """Keeps the loss of each step."""
+    """A callback that stores the loss of each step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.losses: list[float] = []
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Keep the loss of the step."""
+        """Store the loss of the step."""
         self.losses.append(float(run_context.original_args().net_outputs.asnumpy()))
 
 

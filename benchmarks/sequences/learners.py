@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of networks of the next item, alone and with the scores of a baseline."""
+"""Figures of networks that predict the next item, alone and with the scores of a baseline."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def run_net(
     baseline: tuple[str, Mapping[str, Any]],
     seeds: int,
 ) -> dict[str, dict[str, Any]]:
-    """Return figures of a network, and its ranks of the test targets, in two rows.
+    """Return a network's figures, and its ranks of the test targets: alone, and with a baseline.
 
     Args:
         kind: name of the network.
         task: name of the task.
         valid: validation rows, by which settings are chosen.
         test: test rows.
-        baseline: name and settings of the baseline of the second row.
+        baseline: name and settings of the baseline for the second row.
         seeds: number of seeds.
     """
     began = time.perf_counter()

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of the next item: SASRec and HSTU, trained by every event of every history.
+"""Networks that predict the next item: SASRec and HSTU, trained on every event of every history.
 
 A network reads the events of all users, one list after the other. The output for an event predicts
-the item of the next event; if events of one time are one row, the output for the last event of a
-time predicts all items of the user's next time. The loss is the cross entropy of a softmax over all
-items, or over the targets of a batch and items drawn at random (`sampled`).
+the item of the next event. If the events with one time are one row, the output for the last event
+with a time predicts all items with the user's next time. The loss is the cross entropy of a softmax
+over all items, or over the targets of a batch and items drawn at random (`sampled`).
 
-* The vector of an item is the same as event and as scored item. A bias per item starts at the
-  logarithm of the item's number of events, or with `half_life` of recent events.
+* An item has the same vector in histories and as a scored item. Each item has a bias, which starts
+  at the logarithm of the number of the item's events. With `half_life`, recent events count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
-* The last event also reaches the score by a matrix of its own (`skip`): this part is a Markov chain
-  in factors. The matrix starts at the unit matrix.
-* Long histories are cut into windows of `length` events, at other places in each epoch. A target of
-  an earlier time may count less in the loss (`half_life`, in days).
-* The learning rate falls to 0 in a straight line.
+* With `skip`, the last event also adds to the score directly, through a separate matrix. This part
+  of the score is a factorized Markov chain. The matrix starts as the unit matrix.
+* Long histories are cut into windows of `length` events, at different places in each epoch. Older
+  targets may count less in the loss (`half_life`, in days).
+* The learning rate falls to 0 linearly.
 
-All batches have one shape: a batch is filled up with events that no list has a target for.
+All batches have the same shape: a batch is padded with events that have no targets.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Dropout(nn.Cell):
         self.first = Parameter(Tensor([0], ms.int32), name="first", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return the rows, in training with numbers that are 0."""
+        """Return the rows; in training, dropped numbers are 0."""
         if not self.training:
             return x
         first = (self.first + 1237) % self.masks
@@ -124,10 +124,10 @@ def _block(kind: str, is_first: bool, settings: Mapping[str, Any]) -> nn.Cell:
 
 
 class _Loss(nn.Cell):
-    """Weighted cross entropy of the targets of states, by all items or by items of the batch.
+    """Weighted cross entropy of the states' targets, over all items or over the items of the batch.
 
-    With items of the batch, a sum over all items is estimated: an item counts by the inverse of the
-    probability that a batch has it, and a row's target counts once.
+    With the items of the batch, the sum over all items is estimated: each item is weighted by the
+    inverse of the probability that a batch contains it, and a row's target has the weight 1.
 
     Inputs:
         - **values** (Tensor): events ``[N]``.
@@ -136,9 +136,9 @@ class _Loss(nn.Cell):
         - **row** (Tensor): index in `place` of each target, ``[M]``.
         - **target** (Tensor): items ``[M]``.
         - **weight** (Tensor): weights of the targets, 0 for padding.
-        - **sums** (Tensor): sum of the weights of the targets of each of `place`, ``[R]``.
+        - **sums** (Tensor): sum of the target weights for each event in `place`, ``[R]``.
         - **some** (Tensor): items of the batch, ``[K]``; left out for all items.
-        - **rarity** (Tensor): inverse of the probability of each of them, ``[K]``.
+        - **rarity** (Tensor): inverse of the probability of each item in **some**, ``[K]``.
         - **own** (Tensor): inverse of the probability of each target, ``[M]``.
     """
 
@@ -172,11 +172,12 @@ class _Loss(nn.Cell):
 
 
 def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of an event and a later event that its state predicts, both in rising order.
+    """Return pairs: an event, and a later event that its state predicts; both in rising order.
 
     Args:
         events: events, ordered by user, then by time.
-        together: whether the events of one time are the targets of the last event before it.
+        together: True if all events with one time are the targets of the last event before this
+            time.
     """
     begins = np.append(True, events.user[1:] != events.user[:-1])
     if together:
@@ -192,7 +193,7 @@ def pairs_of(events: Events, together: bool) -> tuple[np.ndarray, np.ndarray]:
 def windows(user: np.ndarray, length: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """Return windows of at most `length` events of one user, in random order.
 
-    The last event of a user has no target, and is in no window.
+    The last event of a user has no target, so it is not in any window.
     """
     begins = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
     ends = np.append(begins[1:], len(user)) - 1
@@ -211,7 +212,7 @@ def batches(
 
     Args:
         part: the part whose events are learned.
-        together: whether events of one time are one row.
+        together: True if the events with one time are one row.
         settings: `length`, `half_life` and `sampled`.
         rng: generator of the windows and their order, and of sampled items.
 
@@ -230,7 +231,7 @@ def batches(
 def _sample(
     part: Part, batch: tuple[np.ndarray, ...], number: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Return `number` items, the batch's targets and others, and what the loss reads of them."""
+    """Return the batch's targets with drawn items, `number` in all, and their probabilities."""
     target, weight = batch[4], batch[5]
     targets = np.unique(target)
     others = np.setdiff1d(np.arange(part.items), targets, assume_unique=True)
@@ -305,7 +306,7 @@ def _padded(values: np.ndarray, length: int, padding: Any = 0) -> np.ndarray:
 
 
 def _weights(time: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return weights of events by their age in comparison with the newest event."""
+    """Return weights of events by their age, counted from the newest event."""
     if half_life is None:
         return np.ones(len(time))
     return 0.5 ** ((time.max() - time) / (half_life * _DAY))
@@ -344,8 +345,8 @@ def trained(
     Args:
         kind: 'SASRec' or 'HSTU'.
         part: the part.
-        together: whether events of one time are one row.
-        settings: of `NextItemNet`, and `epochs`, `learning_rate` and `half_life`.
+        together: True if the events with one time are one row.
+        settings: the settings of `NextItemNet`, and `epochs`, `learning_rate` and `half_life`.
         seed: seed of initial values, dropout and batches.
     """
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -369,7 +370,7 @@ def trained(
 
 
 def net_scores(net: NextItemNet, part: Part, length: int) -> Scores:
-    """Return the function that returns scores of rows, by the newest `length` events of each."""
+    """Return a function that returns scores of rows, from each row's newest `length` events."""
     net.set_train(False)
     rows = part.rows
     ends = rows.history_offsets[1:]

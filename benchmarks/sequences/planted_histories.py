@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of DIN and BST on planted histories, between DeepFM without history and the best AUC.
+"""AUC of DIN and BST on planted histories, compared with DeepFM without history and the best AUC.
 
     python -m benchmarks.sequences.planted_histories --seeds 0,1,2 --json OUT
 
 The rows are from `datasets/synthetic/histories.py`, whose formula gives each row's true
-probability. The AUC of these probabilities is the best AUC (Bayes). The share of a network is its
-AUC above DeepFM's, divided by the best AUC above DeepFM's. DIN and BST are trained by their
-configurations in `models`. Each network keeps the epoch with the best AUC on validation rows; the
-figures are of test rows.
+probability. The AUC of these probabilities is the best AUC (Bayes). A network's share is (AUC -
+DeepFM's AUC) / (best AUC - DeepFM's AUC). DIN and BST are trained by their configurations in
+`models`. For each network, the epoch with the best AUC on validation rows is chosen; the figures
+are from test rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Runs = dict[str, list[dict[str, Any]]]
 
 
 def configured(model: HistoryModel, task: str, seed: int, options: Any) -> Any:
-    """Return the configuration of a run, with the options' changes."""
+    """Return the configuration of a run, changed by the command's options."""
     config: Any = read_yaml(DIN.configs / f"{task}.yaml", DIN.config)
     if model.name == "deepfm":
         config = DeepFMRun(config.data, config.train)
@@ -69,7 +69,7 @@ def configured(model: HistoryModel, task: str, seed: int, options: Any) -> Any:
 
 
 def shares(runs: Runs) -> dict[str, list[float]]:
-    """Return for each network and seed how far it comes from DeepFM to the best AUC."""
+    """Return for each network and seed the share of the gain from DeepFM to the best AUC."""
     return {
         name: [
             (each["auc"] - low["auc"]) / (each["bayes_auc"] - low["auc"])

@@ -2,18 +2,18 @@
 """Next-item tasks on real data, split by global time.
 
 The data sets are Online Retail (invoices of a web shop, 2010-12 to 2011-12) and MovieLens
-latest-small. An event is the first time that a user has an item: a target is always new to its
-user. Cancellations and lines without a customer are left out of Online Retail.
+latest-small. Only the first event of each user and item counts, so a target is always new to its
+user. Cancellations and lines without a customer are removed from Online Retail.
 
-* `retail_event`: each line of an invoice is a row. Lines of one invoice have one time and keep the
-  order of the file, so the history contains the lines above on the same invoice.
-* `retail_invoice`: each invoice is a row. Its targets are all items on it that are new to the user,
-  and the history ends before the invoice.
+* `retail_event`: each line of an invoice is a row. Lines of one invoice have the same time and keep
+  the order of the file, so the history contains the earlier lines of the same invoice.
+* `retail_invoice`: each invoice is a row. The row's targets are all items of the invoice that are
+  new to the user, and the history ends before the invoice.
 * `movielens`: each rating is a row.
 
-A part is all that is known at a time, and the rows of the period after it. The catalogue of a part
-is the items with an event before its time. Other items are left out of histories and targets, since
-no baseline can know them.
+A part consists of all events before a time, and the rows of the period after this time. The
+catalogue of a part consists of the items that have an event before this time. Histories and targets
+do not contain other items, because baselines cannot know them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["TASKS", "Events", "Part", "Task", "last_events", "part_of"]
 
 @dataclass(frozen=True)
 class Events:
-    """Events in the order of time, the first of each pair of user and item.
+    """Events in the order of time: only the first event of each pair of user and item.
 
     Attributes:
         user: int64 ``[E]``, numbers of the users from 0.
@@ -52,8 +52,8 @@ class Part:
 
     Attributes:
         events: the events before the time, ordered by user, then by time.
-        rows: the rows, with the items of the catalogue only.
-        users: number of users, also of users without an event before the time.
+        rows: the rows, which contain only items of the catalogue.
+        users: number of users, including users without an event before the time.
         items: number of items in the catalogue.
         unknown: share of the rows' targets that are not in the catalogue, and are left out.
     """
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, and how its events become rows.
+    """A data set, and the settings by which its events become rows.
 
     Attributes:
         read: function that reads the data sets' directory and returns the events.
@@ -85,7 +85,8 @@ def read_retail(data: Path, by_code: bool = False) -> Events:
 
     Args:
         data: directory of the data sets.
-        by_code: whether lines of one time are ordered by stock code, not as in the file.
+        by_code: True orders lines with the same time by stock code, instead of keeping the file's
+            order.
     """
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
@@ -100,7 +101,7 @@ def read_retail(data: Path, by_code: bool = False) -> Events:
 
 
 def read_movielens(data: Path) -> Events:
-    """Return the events of MovieLens, of `data` or of its folder `movielens-latest-small`."""
+    """Return the events of MovieLens, from `data` or its folder `movielens-latest-small`."""
     directory = data / "movielens-latest-small"
     rows = pd.read_csv(_csv((directory if directory.is_dir() else data) / "ratings"))
     rows = rows.sort_values("timestamp", kind="stable")
@@ -110,7 +111,7 @@ def read_movielens(data: Path) -> Events:
 def part_of(
     events: Events, begin: float, end: float, together: bool, most_rows: int, seed: int
 ) -> Part:
-    """Return what is known before `begin`, and the rows from `begin` until `end`.
+    """Return the events before `begin`, and the rows from `begin` until `end`.
 
     Args:
         events: all events.
@@ -138,7 +139,7 @@ def part_of(
 
 
 def last_events(events: Events, least: int) -> Part:
-    """Return the part of the task to leave one out: the last event of each user is a row.
+    """Return the part for the leave-one-out task: the last event of each user is a row.
 
     Args:
         events: all events.
@@ -180,7 +181,7 @@ def _first(user: Any, item: Any, time: np.ndarray) -> Events:
 
 
 def _some(rows: NextItems, chosen: np.ndarray) -> NextItems:
-    """Return rows by their places."""
+    """Return the rows at some positions."""
     return NextItems(
         rows.user[chosen],
         rows.time[chosen],

@@ -22,10 +22,10 @@ __all__ = ["Adam", "Twin"]
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam as `LazyAdam` and `SparseAdam` compute it: epsilon is not divided by the correction.
+    """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is not divided by the correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. A step then differs for gradients near
-    epsilon, such as 1e-7, and the losses differ by some thousandths after 100 steps.
+    `torch.optim.Adam` adds epsilon to the corrected root. For gradients near epsilon, such as 1e-7,
+    steps then differ, and the losses differ by a few thousandths after 100 steps.
 
     Args:
         parameters: dense parameters.
@@ -57,7 +57,7 @@ class Twin(nn.Module):
     Args:
         net: our `DIN` or `BST`.
         keys: the keys of each table, rising, in the order of the schema's tables. The keys are
-            inserted into our tables, and the initial values of the rows are copied.
+            inserted into our tables, and the initial values of the rows are copied to PyTorch.
         tables: our tables in the same order.
     """
 
@@ -99,7 +99,7 @@ class Twin(nn.Module):
 
 
 class _Dice(nn.Module):
-    """Dice, normalized by the rows that a mask selects."""
+    """Dice, normalized over the rows that a mask selects."""
 
     def __init__(self, ours: Any) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `mindspore-rec` on a task: `init`, `train`, `predict`, as a user runs them."""
+"""The command `mindspore-rec` on a task: `init`, `train` and `predict`, as users run them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall time of `init`, of `tune`, of the whole `train`, and its parts: the imports,
-            compiling, and the steps of the first training (`steps`) and of the refit.
-        training: what `train` wrote about the training.
-        tuned: what `tune` wrote about its trials, or None.
+        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
+            of `train`: the imports, compiling, the steps of the first training (`steps`) and the
+            steps of the refit.
+        training: results of the training, from a file that `train` wrote.
+        tuned: results of the trials, from a file that `tune` wrote, or None.
     """
 
     scores: Scores
@@ -52,9 +53,10 @@ def run_command(
         parts: rows of the task.
         seed: seed of the training.
         folder: empty directory for the files of the run.
-        changes: settings of the YAML file that differ from what `init` proposes, such as
+        changes: settings of the YAML file that replace the settings from `init`, such as
             `{"train": {"epochs": 5}}`; mappings are merged.
-        trials: number of trials of `tune`, whose best settings train. Default: 0, no search.
+        trials: number of trials of `tune`; the network is then trained with the best
+            settings. Default: 0, no search.
     """
     for name in ("train", "valid", "test"):
         frame: pd.DataFrame = getattr(parts, name)
@@ -122,7 +124,7 @@ def _python(folder: Path, *arguments: str) -> str:
 
 
 def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with changes; a change of None removes the setting."""
+    """Return the settings with the changes; a change of None removes the setting."""
     made = dict(settings)
     for name, value in changes.items():
         if value is None:

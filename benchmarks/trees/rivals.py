@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """LightGBM, CatBoost and logistic regression on the raw columns of a task.
 
-Each learner gets the columns as they are. Texts are categories, of the learner's own type. The time
-is replaced by the hour and the weekday. A list is replaced by a flag per value (`|` separates the
-values). LightGBM and CatBoost have their default settings, and stop when the validation rows' AUC
-has not risen for 50 trees.
+Each learner reads the columns unchanged. Texts are categories, in the learner's own type for
+categories. The time is replaced by the hour and the weekday. A list is replaced by a flag per value
+(`|` separates the values). LightGBM and CatBoost have their default settings, and stop when the
+validation rows' AUC has not risen for 50 trees.
 
-`LightGBM-statistics` and `CatBoost-statistics` also get the numbers of `TargetStatistics` that
-`infer_schema` proposes: mean label and frequency per value, and per pair of values, from the same
-training rows as the network's. `LightGBM-refit` trains again on training and validation rows
-together, with as many trees, as `train.refit` does.
+`LightGBM-statistics` and `CatBoost-statistics` also read the numbers of the `TargetStatistics` in
+the schema from `infer_schema`. These numbers are the mean label and the frequency of each value and
+of each pair of values. The numbers are computed from the network's training rows. `LightGBM-refit`
+trains again on training and validation rows together, with the same number of trees, as
+`train.refit` does.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_statistics(parts: Parts, features: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the features with the numbers of the schema's statistics beside them."""
+    """Return the features and the numbers of the schema's statistics."""
     time = TIME if TIME in parts.train else None
     columns = list(infer_schema(parts.train, LABEL, time=time).columns)
     if not parts.by_time:

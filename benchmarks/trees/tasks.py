@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seven tasks on real data, each cut once into training, validation and test rows.
 
-The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. A cut depends on
-the files alone. Rows are divided by time, or drawn from a fixed seed.
+The data sets are Census-Income (KDD), Online Retail and MovieLens latest-small. A cut depends only
+on the files. Rows are divided by time, or drawn with a fixed seed.
 
-* `census_income` and `census_marital`: the published test file; a tenth of the training file is
-  drawn for validation.
+* `census_income` and `census_marital`: the test rows are the published test file. A tenth of the
+  training file is drawn for validation.
 * `retail_quantity`: does a line of an invoice have more than 6 pieces? By time.
-* `retail_before`: did this customer buy this item before? By time. Purchases at the same time do
-  not count as before.
-* `retail_again`: does this customer buy this item again within 30 days? By time. The last 30 days
-  before each cut have no label yet, and are left out.
+* `retail_before`: did this customer buy this item before? By time. A purchase at the same time does
+  not count as an earlier purchase.
+* `retail_again`: does this customer buy this item again within 30 days? By time. Rows from the last
+  30 days before each cut are left out, because they have no label yet.
 * `movielens_random` and `movielens_time`: is the rating at least 4?
 
-Cancellations and lines without a customer are left out of Online Retail. A cut by time puts rows of
-equal time into the same part.
+Cancellations and lines without a customer are removed from Online Retail. A cut by time puts rows
+of equal time into the same part.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Parts:
 
     Attributes:
         train: rows to learn from.
-        valid: rows to choose settings and the end of the training by.
-        test: rows that nothing was chosen by.
-        by_time: whether the parts follow each other in time.
+        valid: rows that serve to choose settings and the end of the training.
+        test: rows that were not used to choose anything.
+        by_time: True if the parts follow each other in time.
     """
 
     train: pd.DataFrame
@@ -179,13 +179,13 @@ def _movielens_random(data: Path) -> Parts:
 
 
 def _drawn(rows: int, share: float, seed: int = 0) -> np.ndarray:
-    """Return a mask of rows, drawn by the rows' places."""
+    """Return a mask of rows that draws each row with the probability `share`."""
     mask: np.ndarray = np.random.default_rng(seed).random(rows) < share
     return mask
 
 
 def _last_time(rows: pd.DataFrame, share: float) -> pd.Timestamp:
-    """Return the last time of the first rows, a share of all rows."""
+    """Return the time of the row at position `share` times the number of rows."""
     return rows[TIME].iloc[int(len(rows) * share)]
 
 

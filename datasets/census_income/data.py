@@ -102,7 +102,7 @@ def load(
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
         tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
             ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
-            marital status is no feature, because it is the source of this task's label.
+            marital status is not a feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values also become categorical features (default: the
             four amounts). The exact columns stay numeric features too.
         min_count: An exact value gets its own key if it occurs in at least this many training rows,
@@ -112,8 +112,8 @@ def load(
 
     Returns:
         Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical
-        column, under the column's name. Amounts become log(1 + x). Numbers are standardized by the
-        mean and standard deviation of the training split.
+        column, under the column's name. Amounts become log(1 + x). Numbers are standardized with
+        the mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.

@@ -73,8 +73,8 @@ def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
         batch_size: Rows per batch, at least 1.
 
     Yields:
-        Batches of ``batch_size`` rows. An array may be a view of a row range of a block, but no
-        two batches share a row.
+        Batches of ``batch_size`` rows. An array may be a view of a range of a block's rows, but two
+        batches never share a row.
 
     Raises:
         ValueError: ``batch_size`` is below 1.

@@ -52,7 +52,7 @@ def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> Non
 
 
 def add_parts(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that works in parts, on all cores, and can be resumed."""
+    """Add the options of a command that works in parts on all cores and can be resumed."""
     parser.add_argument("--workers", type=positive, help="processes (default: one a core)")
     parser.add_argument(
         "--part-mib",

@@ -26,8 +26,8 @@ def fetch(
     """Download ``url`` to ``destination``.
 
     The downloaded part is in ``destination.partial``. A later call continues the download (HTTP
-    Range with If-Range, so that a file that changed on the server is downloaded anew). A server
-    without range requests sends the whole file again.
+    Range with If-Range, so that a file that changed on the server is downloaded anew). If the
+    server does not support range requests, it sends the whole file again.
 
     Args:
         url: An ``http`` or ``https`` address.

@@ -40,8 +40,7 @@ class DataFile:
         name: in the directory.
         bytes: its size.
         sha256: digest in hexadecimal.
-        rows: number of rows in the file. For an auxiliary file, such as MindRecord's index, the
-            number is 0.
+        rows: number of rows in the file. An auxiliary file, such as MindRecord's index, has 0 rows.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Manifest:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of all data files."""
+        """Number of blocks in all data files."""
         return len(self.block_sizes)
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write batches as a packed data set: a directory of whole-array blocks that appears atomically.
 
-A block is ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
+A block has ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
 ``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
 row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks allow
 millions of rows per second.
@@ -32,7 +32,7 @@ def write_packed(
     source: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Write batches to a directory that a reader sees complete or not at all.
+    """Write batches to a directory that appears only when it is complete.
 
     Args:
         blocks: Batches with the same columns, of any sizes; only one block is in memory at a time.

@@ -2,8 +2,9 @@
 """Conversion of large sources on all cores, in parts that survive an interruption.
 
 The resulting packed data set has one data file per part of its sources. The division of sources
-into parts does not depend on the number of processes or on interruptions, and a part's bytes depend
-on its rows only. So a conversion that is killed and resumed ends with the same bytes.
+into parts does not depend on the number of processes or on interruptions. A part's bytes depend
+only on its rows. So a conversion that is killed and resumed writes the same bytes as an
+uninterrupted conversion.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
 ``data`` contains the finished files. The folder ``parts`` contains one small file per part. The
@@ -51,7 +52,7 @@ class PartRows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """A file, or a range of a file, that is read in parts, perhaps in several processes.
+    """A file, or a range of a file, that is read in parts. Several processes may read the parts.
 
     Attributes:
         name: prefix of the output's file names, unique to the source.
@@ -126,7 +127,7 @@ def convert_parts(
 
     Raises:
         ValueError: the interrupted conversion had a different plan, another process is converting
-            to this output, or there is no row.
+            to this output, or the sources have no rows.
         FileExistsError: the output exists, and ``overwrite`` is False.
     """
     output = Path(os.path.abspath(conversion.output))

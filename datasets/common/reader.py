@@ -33,8 +33,8 @@ class BlockOrder(NamedTuple):
     """Order of the rows of blocks, for `mindspore_rec.data.Rows.batches`.
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
-    together. A random generator, seeded by (seed, pass), draws the permutations one after another,
-    so the number of rows of every block must be known in advance.
+    together. A random generator with the seed (seed, pass) draws the permutations one after
+    another. So the number of rows of every block must be known in advance.
 
     Args:
         shuffle: True if the order is random.
@@ -51,7 +51,7 @@ class BlockOrder(NamedTuple):
     workers: int = 1
 
     def blocks(self, count: int, number: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Return the worker's share of `count` blocks in a pass's order, and the pass's generator.
+        """Return the worker's blocks out of `count`, in a pass's order, and the pass's generator.
 
         Example:
             >>> BlockOrder(True, 1, 16, 0, 2).blocks(9, 0)[0].tolist()

@@ -30,7 +30,7 @@ class Work(Protocol):
         ...
 
     def is_done(self) -> bool:
-        """True if an earlier run has done the work."""
+        """True if an earlier run has already done this work."""
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:
@@ -52,7 +52,7 @@ def run_all(works: Sequence[Work], workers: int | None = None) -> None:
 
     Raises:
         ValueError: ``workers`` is below 1.
-        RuntimeError: a process was killed, perhaps by the system because memory was short.
+        RuntimeError: a process was killed, perhaps by the system for lack of memory.
         Exception: the exception of the first part that failed; all other parts are stopped.
     """
     if workers is not None and workers < 1:

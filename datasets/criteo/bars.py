@@ -12,10 +12,10 @@ them:
   4,584,062 test rows, split 8:1:1 at random. In Criteo_x4, all columns are as in Criteo's files.
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
   `--counts-as-categories` bins the counts in the same way. BARS also merges values that occur fewer
-  than 10 times (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). In this
-  library, admission with `embedding.admission_threshold` replaces the merging of rare values. For
-  several epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a
-  rare value returns zeros instead of a learned vector.
+  than 10 times (x4_001, embeddings of 16) or fewer than 2 times (x4_002, embeddings of 40). This
+  library does not merge rare values. Instead, use admission with `embedding.admission_threshold`.
+  For several epochs, also set `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of
+  a rare value returns zeros instead of a learned vector.
 
 Like ``datasets.criteo.convert``, the command works on all cores, and the same command resumes an
 interrupted conversion.
@@ -73,7 +73,7 @@ def blocks(
     span: tuple[int, int] | None = None,
     on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Batch]:
-    """Yield the rows of one file, some megabytes at a time.
+    """Yield the rows of one file, a few megabytes at a time.
 
     Args:
         path: The CSV file.
@@ -272,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Return the rows of a split that an earlier run has finished; None if it is not finished."""
+    """Return the rows of a split if an earlier run has finished the split, else None."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

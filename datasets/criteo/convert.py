@@ -7,7 +7,7 @@ of the Kaggle set and the terabyte set have the same 40 columns. Plain text and 
 all cores, gzip files on one core per file.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
-the result has the same bytes.
+the result has the same bytes as an uninterrupted conversion.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def convert(
         strict: Refuse a bad row instead of skipping it (default False).
         counts_as_categories: As for `CriteoReader`.
         overwrite: Replace ``output`` if it exists (default False).
-        workers: Number of processes; each needs some hundred MB of memory. Default: one process per
-            core that this process may use. The bytes of the result do not depend on the number of
-            workers.
+        workers: Number of processes; each process needs a few hundred MB of memory. Default: one
+            process per core that this process may use. The result is identical byte for byte for
+            any number of workers.
         part_bytes: Bytes of text per file of the result (default 256 MiB); a Parquet file becomes
             one file. An interruption loses only unfinished parts.
         restart: Begin an interrupted conversion anew (default False: resume).
@@ -66,8 +66,8 @@ def convert(
         The counts of `ReadReport`, also in the manifest under ``source``.
 
     Raises:
-        ValueError: there is no good row, a row is bad and ``strict`` is True, an argument is out of
-            range, or another conversion to ``output`` was interrupted.
+        ValueError: there are no good rows; a row is bad and ``strict`` is True; an argument is out
+            of range; or a conversion with other settings to ``output`` was interrupted.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
     """

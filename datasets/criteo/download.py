@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch Criteo's Kaggle archive: ``python -m datasets.criteo.download --help``.
 
-The archive is Criteo's own, about 4.6 GB; its readme.txt has the licence. Criteo publishes no
-digest, so no digest is built in. The command prints the archive's digest; pass this digest with
-``--sha256`` to check the next download.
+The archive is from Criteo and has about 4.6 GB. The licence is in the archive's readme.txt. Criteo
+publishes no digest, so the command cannot check the download by itself. The command prints the
+archive's digest; pass this digest with ``--sha256`` to check the next download.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def extract(archive: Path, directory: Path) -> list[Path]:
-    """Unpack the archive's known files, and no others.
+    """Unpack the known files of the archive, and no other files.
 
     Args:
         archive: The ``.tar.gz``.

@@ -40,8 +40,8 @@ def find_files(inputs: Sequence[Path]) -> list[Path]:
             ``*.parquet`` in any folders.
 
     Raises:
-        ValueError: there is no input, a directory has no data files or both kinds of data files, or
-            a file is named twice.
+        ValueError: there is no input; a directory has no data files, or has both kinds of data
+            files; or a file is named twice.
         FileNotFoundError: an input does not exist.
     """
     if not inputs:
@@ -218,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream with up to `most` bytes of text in all; `following` is the next piece."""
+    """Pieces of a stream, at most `most` bytes of text in total; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Download days of Criteo's terabyte set: ``python -m datasets.criteo.terabyte --help``.
 
-The set has 24 days of click logs, 2015-02-15 to 2015-03-10, some 4.4 billion rows with the 40
-columns of the Kaggle set. Criteo publishes the set at
+The set has click logs of 24 days, 2015-02-15 to 2015-03-10. These are about 4.4 billion rows with
+the 40 columns of the Kaggle set. Criteo publishes the set at
 https://huggingface.co/datasets/criteo/CriteoClickLogs under CC BY-NC-SA 4.0, as Parquet files in
 one folder per day, ``data/day=2015-02-15``, about 11 GB per day. Until 2026 the files were text,
 day_0.gz to day_23.gz; ``datasets.criteo.convert`` also reads these text files. Sizes and digests

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in Criteo's format from a planted model whose true click probability is known."""
+"""Rows in Criteo's format from a planted model: the true click probability of each row is known."""
 
 from datasets.synthetic.bayes import BayesAUC, bayes_auc
 from datasets.synthetic.config import CategoryField, PlantedConfig, criteo_like

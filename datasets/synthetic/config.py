@@ -22,7 +22,7 @@ class CategoryField:
             exponent of about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0. With 0, the
-            default, the field is in no interaction.
+            default, the field has no interactions.
 
     Raises:
         ValueError: an argument is out of range.
@@ -61,8 +61,8 @@ class PlantedConfig:
         main_share, pairs_share, counts_share: Shares of z's variance, at least 0. The sum of the
             shares must be above 0, and the shares are scaled to a sum of 1. A part without any
             field must have a share of 0.
-        logit_std: s, above 0: the strength of the features. The default, 1.36, gives a Bayes AUC of
-            about 0.80 at the default click rate.
+        logit_std: The factor s, above 0: the strength of the features. The default, 1.36, gives a
+            Bayes AUC of about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
     Raises:
@@ -114,8 +114,8 @@ def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
     Only fields with a few to a few thousand values interact, so that a million rows are enough to
-    learn the interactions. The more values a field has, the weaker is its main effect, and the
-    longer is its tail of values that occur once or never.
+    learn the interactions. Fields with more values have weaker main effects, and a longer tail of
+    values that occur once or never.
 
     Args:
         max_cardinality: Upper limit of a field's cardinality, at least 1 (default 1,000,000).

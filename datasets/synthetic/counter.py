@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers by position: number i of a stream is a function of (seed, stream name, i).
 
-So any range of rows can be generated alone, in pieces of any size, and always has the same rows.
+So any range of rows can be generated alone and in pieces of any size. A range always has the same
+rows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def uniform(words: np.ndarray) -> np.ndarray:
 def irwin_hall(words: np.ndarray) -> np.ndarray:
     """Return nearly normal float32 of mean 0 and variance 1: sums of a word's four 16-bit parts.
 
-    Values are at most 3.47 in absolute value, so no single value can decide a label alone.
+    Values are at most 3.47 in absolute value, so a single value never decides a label.
 
     Example:
         >>> round(float(irwin_hall(stream_words(0, "x", np.arange(100_000))).std()), 1)

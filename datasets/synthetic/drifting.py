@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A click stream whose values appear, live for a known time and vanish."""
+"""A click stream. Its values appear, live for a known time and vanish."""
 
 from __future__ import annotations
 
@@ -135,8 +135,7 @@ class DriftingModel:
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return each value's first possible row, and the row after its last possible row.
 
-        A value's first row may be below 0, because at row 0 many values have already begun their
-        life.
+        A value's first row may be below 0, because many values are already alive at row 0.
         """
         once = values < 0
         generation, place = np.divmod(np.where(once, 0, values), self.config.alive)

@@ -27,8 +27,9 @@ def generate(
     Args:
         rows: Number of rows, at least 0.
         seed: Seed of the truth and the rows.
-        start: Index of the first row, at least 0 (default 0). For one seed, two different ranges
-            have different rows of the same truth. So train on one range and test on another range.
+        start: Index of the first row, at least 0 (default 0). With one seed, two different ranges
+            have different rows that follow the same truth. So train on one range and test on
+            another range.
         block_rows: Rows per block, at least 1 (default 16384); does not change any row.
         config: Configuration of the model; default `criteo_like()`.
 

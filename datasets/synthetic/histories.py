@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows with histories whose labels follow from a known formula, so the best AUC is known.
+"""Rows with histories. A known formula determines the labels, so the best AUC is known.
 
 A row has a user, an item, a number, and a history of 0 to 20 items. The label's log odds are a
 constant of the item, plus a term of the history:
 
-* `seen`: 1.5 if the item is in the history, and else -1.5. Half of the rows' items are drawn from
-  the history.
-* `interest`: 0.9 for each event of the item's kind, for at most 4 events, minus 1.5. No column has
-  the kinds: a network learns them from the events. Each history is about three kinds.
+* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. Half of the rows'
+  items are drawn from the history.
+* `interest`: the term is 0.9 for each event of the item's kind, for at most 4 events, minus 1.5.
+  The rows have no column of kinds, so a network must learn the kinds from the events. The events of
+  each history are of about three kinds.
 
-The user and the number say nothing about the label.
+The label does not depend on the user or the number.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LONGEST = 20
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Rows, and the probability of label 1 by which each row's label was drawn.
+    """Rows, and for each row the probability of label 1 with which its label was drawn.
 
     Attributes:
         rows: columns `user`, `item`, `number`, `seen` and `label`.
@@ -70,7 +71,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
 
 
 def schema_of(history: bool = True, embedding_dim: int = 8) -> Schema:
-    """Return the schema of the rows, with the history or without."""
+    """Return the schema of the rows, with or without the history."""
     columns = [
         CategoryColumn("user", values="key"),
         CategoryColumn("item", values="key", table="items"),

@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from separate rows, independent of the requested range."""
+        """Compute mean, spread and bias from separate rows, not from the requested range."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])

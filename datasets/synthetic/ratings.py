@@ -15,7 +15,7 @@ GENRES = ("Comedy|War", "(no genres listed)", "Sci-Fi", "Film-Noir|Crime|Drama",
 def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
     """Write `ratings.csv` and `movies.csv`, in which a user's id determines the user's taste.
 
-    A user rates 25 times in a row, so the users of the last ratings are all new.
+    Each user's 25 ratings follow one after the other, so the users of the last ratings are all new.
 
     Args:
         directory: directory for the files.

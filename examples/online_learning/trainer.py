@@ -4,10 +4,10 @@
     python examples/online_learning/trainer.py --brokers 127.0.0.1:9092
     python -m mindspore_rec.launch -n 2 --no-bind examples/online_learning/trainer.py
 
-Every batch is scored before training on it. If the trainer is killed at any moment and restarted,
-it resumes from the last delta. The delta contains the model, the optimizer state, the position in
-the stream and the metrics. With several workers, each worker reads its partitions of the stream,
-and worker 0 reports the metrics of all workers.
+Every batch is scored before the model is trained on it. If the trainer is killed at any moment and
+restarted, it resumes from the last delta. The delta contains the model, the optimizer state, the
+position in the stream and the metrics. With several workers, each worker reads its partitions of
+the stream, and worker 0 reports the metrics of all workers.
 """
 
 from __future__ import annotations

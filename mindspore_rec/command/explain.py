@@ -77,7 +77,7 @@ def _explained(model: Trained, rows: pa.RecordBatch, seed: int) -> Result:
 
 
 def _nearest(model: Trained, rows: pa.RecordBatch, column: str, value: str) -> Result:
-    """Print the values of a column whose rows are nearest to a value's row.
+    """For a value of a column, print the values with the most similar rows.
 
     Raises:
         ValueError: the column has no rows in a table, or the value has no row.

@@ -112,7 +112,8 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
         most: number of neighbours. Default: 10.
 
     Raises:
-        ValueError: the value is not among the values, or its row is zero: it was never trained.
+        ValueError: `of` is not in `values`, or the row of `of` is zero because it was never
+            trained.
 
     Example:
         >>> rows = np.array([[1.0, 0], [2, 0.1], [0, 3]])

@@ -88,7 +88,7 @@ def _split_of(columns: Sequence[Column]) -> str:
 
 
 def _csv(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how CSV is written, as the YAML's `csv`, with what the options name."""
+    """Return the YAML's section `csv` with the values of the command's options."""
     made = {
         name: getattr(options, name)
         for name in ("separator", "encoding", "decimal")
@@ -99,7 +99,7 @@ def _csv(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _label(name: str, options: argparse.Namespace, rows: Rows) -> str | Column:
-    """Return a label, with what the options say about it."""
+    """Return a label's name, or its column if options describe the label."""
     if options.number:
         return LabelColumn(name, binary=False)
     if options.positive is None or name not in rows.names:

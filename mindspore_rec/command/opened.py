@@ -67,7 +67,7 @@ def rows_of(
         source: paths of the rows.
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
-            None reads all columns unchecked.
+            If None, all columns are read unchecked.
         thinned: True if the negatives are thinned. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
@@ -133,7 +133,7 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
 def _divided(
     rows: Rows, settings: Settings, schema: Schema, every: tuple[float, ...] | None = None
 ) -> tuple[Rows, ...]:
-    """Return the parts of the rows whose shares are above 0.
+    """Return each part of the rows that has a share above 0.
 
     Args:
         rows: the rows.
@@ -174,7 +174,7 @@ def rows_to_predict(
         settings: settings of the YAML file.
         schema: description of the rows.
         keep: names of further columns.
-        must_keep: True if a source without one of `keep` is an error.
+        must_keep: True if a source that lacks a column of `keep` is an error.
 
     Raises:
         ValueError: a column is missing.

@@ -36,7 +36,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
         schema: description of the columns.
         rows: training and validation rows.
         place: where the training is saved.
-        fitted: the training on training rows alone, whose tables are closed.
+        fitted: result of the training on training rows alone; its tables are closed.
     """
     train = settings.train
     prepare_process(train.seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remedies of the library's messages in the words of the command: YAML keys and options."""
+"""Translate remedies in the library's messages to the command's terms: YAML keys and options."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> Result:
 def _write_network(path: Path) -> None:
     """Write a saved model's network as ONNX, unless this was tried before, and print the outcome.
 
-    Without ONNX, the server runs on MindSpore, so no failure ends the command.
+    Without ONNX, the server runs on MindSpore, so the command continues after a failure.
     """
     if importlib.util.find_spec("mindspore") is None:
         return

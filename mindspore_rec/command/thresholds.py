@@ -23,9 +23,9 @@ _SAMPLE_SHARE = 10  # a column with fewer values than rows / this in the sample 
 
 
 def with_thresholds(inferred: Inferred, rows: Rows, least_keys: int = 100_000) -> Inferred:
-    """Return a proposed schema with admission thresholds where they save memory.
+    """Return a proposed schema with admission thresholds for columns in which they save memory.
 
-    The dry run reads the first two million rows of each category with many values.
+    For each category with many values, the dry run reads the first two million rows.
 
     Args:
         inferred: the proposal.

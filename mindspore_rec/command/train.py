@@ -333,7 +333,7 @@ def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[st
 
 
 def _curves(training: dict[str, Any]) -> dict[str, Any]:
-    """Return the lines of the report's pictures, by heading."""
+    """Return the curves of the report's pictures, by the pictures' headings."""
     curves: dict[str, Any] = {
         "loss": {"training": [(step, loss) for step, loss, _ in training["curve"]]}
     }

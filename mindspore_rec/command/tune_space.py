@@ -53,7 +53,7 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
 
     Args:
         trial: the trial.
-        settings: settings of the YAML file, whose own values are among the values that are tried.
+        settings: settings of the YAML file; these values are among the values that are tried.
         defaults: default values of the network's settings. Only settings that the network has are
             tried.
     """

@@ -47,9 +47,9 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: its name.
-        replaces: True if the old name overrides the new name if a call has both names, as
-            `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is an
-            error. Default: False.
+        replaces: True if a call may have both names, and the old name then overrides the new name,
+            as `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is
+            an error. Default: False.
     """
 
     old: str

@@ -97,14 +97,14 @@ def _converted(kind: Any, value: Any, path: str) -> Any:
 
 
 def members_of(kind: Any) -> list[Any]:
-    """Return a union's types that YAML values can have; for another type, a list with this type."""
+    """Return the possible types of a YAML value: the members of a union, or the type itself."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return [each for each in typing.get_args(kind) if typing.get_origin(each) != os.PathLike]
     return [kind]
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Return True if a value has the form of a type; the value's parts are not checked."""
+    """Return True if a value has the form of a type; the elements of the value are not checked."""
     origin = typing.get_origin(kind)
     if kind is Any or kind is object:
         return True
@@ -162,7 +162,7 @@ def _wrong(path: str, legal: str, value: Any) -> SettingsError:
 
 
 def _words(members: list[Any]) -> str:
-    """Return a text for a message: the legal values of a union's members."""
+    """Return the legal values of a union's members, as text for a message."""
     named = {
         int: "a whole number",
         float: "a number",

@@ -75,8 +75,8 @@ def create_table(
             can limit its rows.
             Default: 0.
         ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
-            times the bytes of `ssd_vocabulary_size` rows, if each float of a value has two floats
-            of optimizer state. 0: no SSD tier. Default: 0.
+            times the bytes of `ssd_vocabulary_size` rows, each with two floats of optimizer state
+            per float of the value. 0: no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None, because the tables are passed to the optimizer. See

@@ -24,8 +24,8 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 
     Args:
-        specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose output arrays
-            replace the features' keys.
+        specs: FeatureSpec objects for the features of a batch; or a FeaturePipeline. The outputs of
+            a FeaturePipeline replace the keys of the features.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
             names the replacement.
 

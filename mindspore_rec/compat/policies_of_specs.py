@@ -21,7 +21,7 @@ def check_policies(
         table_name: the table's name.
         admission: the table's admission policy, or None.
         eviction: the table's Eviction, or None.
-        remedy: advice for the user, which the error message ends with.
+        remedy: advice for the user, at the end of the error message.
 
     Raises:
         ValueError: a threshold differs.

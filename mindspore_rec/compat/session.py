@@ -65,7 +65,7 @@ def init(
     workers must call `init`.
 
     Args:
-        use_dynamic_expansion: must be True: a table grows as keys arrive.
+        use_dynamic_expansion: must be True, because every table grows as keys arrive.
         num_threads: number of threads of the tables' operators, 1 to 1024; `terminate` restores the
             number that was set before the session. Default: unchanged.
         seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.

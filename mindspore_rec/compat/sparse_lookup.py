@@ -162,7 +162,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Replace each padding key by the first padding key: the operator supports only one."""
+    """Replace all padding keys by the first padding key, because the operator supports only one."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

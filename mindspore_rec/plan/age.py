@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
-All thresholds share one count per key. Rows and counters both age from the key's last occurrence.
-So the time of eviction does not depend on whether the key has a row. A key's *level* is the number
-of thresholds that the key's count has reached.
+All thresholds share one count per key. The age of a row or a counter is the time since the key's
+last occurrence. So the time of eviction does not depend on whether the key has a row. A key's
+*level* is the number of thresholds that the key's count has reached.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # For each batch and each level, the number of keys in the table whose last occurrence is in
-        # the batch.
+        # For each batch and each level: the number of keys in the table that last occurred in this
+        # batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)

@@ -48,8 +48,8 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Candidates for eviction: all rows outside this pool have a rank above the limit. Ranks
-        # never fall. So if a candidate's rank has risen above the limit, the candidate can be
+        # Pool of candidates for eviction; every row outside the pool has a rank above the limit.
+        # Ranks never fall. So if a candidate's rank has risen above the limit, the candidate can be
         # dropped from the pool.
         self._pool: list[np.ndarray] = []
         self._limit = -1

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.arrow_columns import is_list
 from mindspore_rec.common.columns.hashing import category_keys
 
 __all__ = ["KEY_TYPES", "KeyColumn", "TimeColumn"]
@@ -52,7 +53,7 @@ class KeyColumn:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         values, parents = column, None
-        if _is_list(column.type):
+        if is_list(column.type):
             parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
             values = column.flatten()
             if pa.types.is_dictionary(values.type):
@@ -148,12 +149,6 @@ class TimeColumn:
             ) from error
         epoch = pd.Timestamp(0, tz="UTC")
         return ((times - epoch) / pd.Timedelta(seconds=1)).to_numpy(np.float64)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _spells_ints(values: pa.Array) -> bool:

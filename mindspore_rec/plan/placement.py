@@ -14,10 +14,11 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker. A
-# lookup cell exchanges headers, keys, statuses and rows. The gradient of a lookup cell exchanges
-# headers, gradients and statuses. The training loop exchanges batches and losses. The average of
-# dense gradients exchanges headers, parts and sums.
+# Counts of exchanges in a step. In an exchange, a worker sends one message to every other worker.
+# In the forward pass of a lookup cell, the workers exchange headers, keys, statuses and rows. In
+# the backward pass of a lookup cell, the workers exchange headers, gradients and statuses. In the
+# training loop, the workers exchange batches and losses. To average dense gradients, the workers
+# exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
 # A table is small if it has fewer rows per worker than this number. A hash cannot distribute so few
@@ -64,7 +65,7 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges, for the busiest link and for the messages."""
+        """Return the seconds of a step's exchanges: transfers on the busiest link, and messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # The busiest worker determines the time of each step; the workers of a host share the
         # host's link.

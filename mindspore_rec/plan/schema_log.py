@@ -99,7 +99,7 @@ class SchemaLog(KeyLog):
 def _by_rows(
     keys: np.ndarray, counts: np.ndarray, others: np.ndarray, other_counts: np.ndarray
 ) -> np.ndarray:
-    """Return, row by row, the keys of rows and further keys of the same rows.
+    """Return the keys of all rows; each row's keys are followed by the row's further keys.
 
     Example:
         >>> keys, others = np.array([1, 2, 3]), np.array([7, 8])

@@ -117,7 +117,8 @@ def simulate(
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest and, with eviction by age, of a second digest.
+            the row's digest. If rows are evicted by age, the simulation adds the bytes of a second
+            digest, too.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 

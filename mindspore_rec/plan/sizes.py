@@ -48,7 +48,7 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 }
 
 
-# Optimizers whose states are sums, which stay float32 even if `state_dtype` is bfloat16.
+# Optimizers whose states are sums; sums stay float32 even if `state_dtype` is bfloat16.
 _SUMS = ("Adagrad", "FTRL", "RowWiseAdagrad")
 VALUE_DTYPES = ("float32", "bfloat16", "float16")
 STATE_DTYPES = ("float32", "bfloat16")

@@ -76,7 +76,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of lookups at each stack distance d, which are hits in tables of over d rows."""
+        """Number of lookups with each stack distance d (hits in tables of more than d rows)."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:

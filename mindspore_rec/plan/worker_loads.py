@@ -20,7 +20,8 @@ class WorkerLoads:
 
     In a step, each worker trains on one batch of the log. If the last samples of the log do not
     fill a step, these samples are left out of the figures. If the log is shorter than one step, the
-    figures are expectations for one step whose batches resemble the log's batches.
+    figures are expectations for one step; the step's batches are assumed to resemble the log's
+    batches.
 
     Args:
         workers: number of workers, N.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a worker plan as text: lines for tables at each number of workers, then for steps."""
+"""Format a worker plan as text: first the tables at each number of workers, then the steps."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _check_inputs(options: argparse.Namespace) -> None:
 
 
 def _check_features(name: str, apart: bool) -> None:
-    """Check that the function can be imported; if `apart`, a forked process imports it.
+    """Check that a function can be imported; if `apart` is True, a forked process imports it.
 
     The import of a module such as MindSpore may start threads, and workers that are forked later
     would lack these threads.

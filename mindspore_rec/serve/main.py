@@ -232,7 +232,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import the modules that all processes need, but not ONNX Runtime: a fork loses its threads.
+    """Import the modules of all processes except ONNX Runtime, because a fork loses its threads.
 
     Forked processes share the memory of the imported modules, and start faster than new processes.
     """

@@ -13,59 +13,22 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import dacite
-import yaml
 from dacite.exceptions import DaciteFieldError, MissingValueError, WrongTypeError
 
+from mindspore_rec.common import yaml_text
 from models.common.old_keys import with_new_keys
 
 __all__ = ["from_mapping", "read_yaml", "to_json"]
 
 T = TypeVar("T")
 
-
-_MOST_DEPTH = 64
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML loader that reads numbers as in YAML 1.2 and refuses a mapping with a repeated key."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        # PyYAML needs seconds to parse thousands of nested brackets, and then overflows Python's
-        # stack.
-        self._depth = getattr(self, "_depth", 0) + 1
-        if self._depth > _MOST_DEPTH:
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(
-                None, None, f"more than {_MOST_DEPTH} values in one another", mark
-            )
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value!r} is given twice", key.start_mark
-                )
-            seen.add((key.tag, key.value))
-        return super().construct_mapping(node, deep)
-
-
-# PyYAML follows YAML 1.1, in which 1e-3 is a text, because a float must have a point and a signed
-# exponent.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
-    list("-+.0123456789"),
-)
+_GROUPED_DIGITS = re.compile(r"[0-9]+(_[0-9]+)+")  # 60_000 is a text in YAML 1.2
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
     """Return the configuration in a YAML file.
 
-    Numbers are read as in YAML 1.2, in which 1e-3 is a number.
+    Values are read as in YAML 1.2, in which 1e-3 is a number and `no` is a text.
 
     Args:
         path: file with a mapping of the dataclass's fields.
@@ -75,10 +38,10 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` rejects the
             mapping. The message names the file.
     """
+    document = yaml_text.read_yaml(path)
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
         return from_mapping(kind, document or {})
-    except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -150,7 +113,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add functions to `hooks`, which dacite calls on values of a type and its member types."""
+    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -214,6 +177,8 @@ def _as_tuple(element: Any, value: Any) -> Any:
 def _as_int(value: Any) -> Any:
     if isinstance(value, bool):  # which Python takes for an int
         raise WrongTypeError(int, value)
+    if isinstance(value, str) and _GROUPED_DIGITS.fullmatch(value):
+        return int(value)
     return value
 
 

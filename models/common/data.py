@@ -44,8 +44,8 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: greatest number of different values in fields of the model's pair
-            interactions. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        pair_cardinality: a field with more different values takes no part in the pair interactions
+            of the planted model. Default: 1,500, as in `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
 
@@ -90,8 +90,9 @@ class CensusIncome:
     Args:
         kind: 'census_income'.
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
-        exact: names of the amounts whose exact value is also a category. Default: all four.
-        min_count: number of rows in which an amount must occur to get its own category. Default: 5.
+        exact: columns of money amounts in which each exact amount is also a category. Default: all
+            four columns.
+        min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
         validation: share of the training rows to hold out for tuning. Held-out rows replace the
             test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
     """

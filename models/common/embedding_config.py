@@ -37,12 +37,12 @@ class EmbeddingConfig:
             16.
         std: standard deviation of the normal initial values, at least 0; it sets the table's
             `initializer`. Default: 0.01.
-        kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
-            fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
-            training rows, which `mindspore_rec.convert` then converts to a hash table. Default:
-            'hash'.
-        tables: 'one' table for all fields, or one table for each field, 'per_field'. With 'one'
-            table, ids of different fields must not collide. Keys from `mindspore_rec.category_keys`
+        kind: kind of the tables. With 'hash', tables grow with the ids, and no two ids share a row.
+            With 'static', tables have a fixed number of rows. With 'converted',
+            `mindspore_rec.convert` converts an ordinary `nn.Embedding` over the ids of the training
+            rows to a hash table. Default: 'hash'.
+        tables: 'one' for one table for all fields, or 'per_field' for one table per field. With
+            'one', ids of different fields must not collide. Keys from `mindspore_rec.category_keys`
             do not collide, because each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.

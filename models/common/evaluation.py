@@ -112,7 +112,7 @@ def _of_all(group: WorkerGroup, logit: np.ndarray) -> list[np.ndarray]:
 
 
 def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the ending of metric names and the rows, first for all rows, then for each group."""
+    """Yield a pair (ending of metric names, rows), first for all rows, then for each group."""
     yield "", np.ones(rows, bool)
     for name, chosen in data.groups.items():
         if chosen.any():

@@ -65,8 +65,8 @@ class LengthConfig:
 
     Args:
         batch_size: rows of a batch, at least 1. Default: 256.
-        epochs: most epochs, at least 1; the epoch with the best AUC on the validation rows counts.
-            Default: 8.
+        epochs: maximum number of epochs, at least 1; a run keeps the epoch with the best AUC on the
+            validation rows. Default: 8.
         learning_rate: of LazyAdam. Default: 0.003.
         seed: seed of the rows and of the network. Default: 0.
 
@@ -86,7 +86,7 @@ class LengthConfig:
 
 @dataclass(frozen=True)
 class HistoryRun:
-    """Configuration of a run; each model derives a class that adds the network, `model`.
+    """Configuration of a run; each model derives a class that adds the network's settings, `model`.
 
     Args:
         data: rows to train on.
@@ -109,8 +109,8 @@ class HistoryModel:
         name: name of the model's folder and prefix of the tables' names.
         title: name for people.
         config: class of the model's configuration, derived from `HistoryRun`.
-        network: class of the network. A network that does not read histories gets the rows without
-            histories.
+        network: class of the network. For a network that does not read histories, the rows contain
+            no histories.
     """
 
     name: str
@@ -125,16 +125,16 @@ class HistoryModel:
 
 
 def train(model: HistoryModel, config: Any, save: Path | None = None) -> dict[str, Any]:
-    """Train a model; return its figures at the epoch that the validation rows choose.
+    """Train a model; return its figures at the epoch with the best AUC on the validation rows.
 
     Args:
         model: the model.
         config: a configuration of the class `model.config`.
-        save: directory for the model of this epoch. Default: None.
+        save: directory in which to save the model of the best epoch. Default: None.
 
     Returns:
-        Dict of `seed`, `auc` and `log_loss` on the test rows, `bayes_auc`, the AUC of the true
-            probabilities, `valid_auc` after each epoch, and `seconds`.
+        Dict with the keys `seed`, `auc` and `log_loss` (on the test rows), `bayes_auc` (the AUC of
+            the true probabilities), `valid_auc` (after each epoch) and `seconds`.
     """
     began = time.perf_counter()
     rows, valid, test = config.data.draw(config.train.seed)

@@ -203,7 +203,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
         path: a file, or the name of one of the model's own configurations.
 
     Raises:
-        ValueError: the file is missing, has unknown or missing keys, or illegal values.
+        ValueError: the file is missing, a key is unknown or missing, or a value is illegal.
     """
     return read_yaml(config_path(Path(path), model.configs), model.config)
 

@@ -33,10 +33,10 @@ class OperatorTime:
     """Time of all operators of one kind in one cell of the network.
 
     Args:
-        kind: MindSpore's name, such as 'MatMul', or one of these names: 'table lookup', 'table
-            gradient', 'dense layers' for a layer that runs as one operator, 'loss' for a loss that
-            runs as one operator, 'optimizer step' for the steps of a table or of all dense
-            parameters.
+        kind: MindSpore's name, such as 'MatMul', or one of this module's names. The names 'table
+            lookup' and 'table gradient' are for tables. The names 'dense layers' and 'loss' are for
+            layers and losses that run as one operator. The name 'optimizer step' is for steps of a
+            table or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
             other operators without recording the place of the operators.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
@@ -167,7 +167,7 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
 
 
 def _is_dense(name: str) -> bool:
-    """Return True if a custom operator is a layer's forward pass, or its backward pass.
+    """Return True if a custom operator is a layer's forward or backward pass.
 
     Example:
         >>> _is_dense("Default/network-LossCell/network-MMoE/mixture-MMoE/Custom-op1")
@@ -188,7 +188,7 @@ def _names_of(base: type) -> set[str]:
 
 
 def _where(name: str) -> tuple[str, str]:
-    """Return phase and cell of an operator's full name, such as
+    """Return phase and cell from an operator's full name, such as
     'Default/network-LossCell/network-DCN/deep-MLP/layers-SequentialCell/0-Dense/MatMul-op2'."""
     parts = name.split("/")[:-1]
     phase = {"Gradients": "gradient", "Expand": "expanded"}.get(name.partition("/")[0], "forward")

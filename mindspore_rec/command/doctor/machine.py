@@ -15,7 +15,7 @@ __all__ = ["cores", "cpu_field", "cpu_flags", "memory", "processor"]
 
 _ROOT = Path("/")
 _THREADS = "MINDSPORE_REC_NUM_THREADS"
-# Flags of /proc/cpuinfo and their common names, of x86 and of Arm, in ascending order.
+# Flags in /proc/cpuinfo, and their common names: x86, then Arm, each in ascending order.
 _SETS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -50,7 +50,7 @@ def processor(_: Asked) -> Line:
 
 
 def cores(_: Asked) -> Line:
-    """Return the number of cores, and of cores that the container may use."""
+    """Return the number of cores, and the number of cores that the container may use."""
     usable = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     threads = os.environ.get(_THREADS, "")
@@ -96,7 +96,7 @@ def cpu_field(name: str) -> str:
 
 def cpu_flags() -> list[str]:
     """Return the features of the processor, in the order of the alphabet."""
-    # An emulator may show the file of the machine that it runs on, so each name has one meaning.
+    # The name of the field depends on the processor: an emulator may show its host's file.
     return sorted(cpu_field("flags" if platform.machine() == "x86_64" else "Features").split())
 
 

@@ -39,7 +39,7 @@ _TCP_SECONDS, _KAFKA_MS = 3.0, 5000
 
 
 def mpi(_: Asked) -> Line:
-    """Run two workers with Open MPI, which exchange messages."""
+    """Run two workers that exchange messages through Open MPI."""
     from mindspore_rec._native import WorkerError
     from mindspore_rec.common.launch.mpirun import (
         Job,

@@ -113,7 +113,7 @@ def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _problem(name: str) -> str | None:
-    """Import a package; return '' if it works, or the error; None if it is not installed."""
+    """Import a package; return '', or the error's text, or None if the package is not installed."""
     module = _MODULES.get(name, name)
     try:
         importlib.import_module(module)

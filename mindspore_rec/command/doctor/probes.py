@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes by the names of their items, in the order of docs/command.md; one probe to run."""
+"""All probes by item, in the order of docs/command.md, and the program that runs one probe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Probe:
 
     Attributes:
         find: the function that examines the item.
-        seconds: after this time, the probe's process is ended, unless a longer time was asked for.
+        seconds: time after which the probe's process is ended, unless a longer time was asked for.
         needed: True if the library cannot be used without the item. Default: False.
         trains: True if only training uses the item, with the native core. Default: False.
     """
@@ -35,7 +35,7 @@ class Probe:
     trains: bool = False
 
     def limit(self, asked: Asked) -> float:
-        """Return after how many seconds the probe's process is ended."""
+        """Return the number of seconds after which the probe's process is ended."""
         return min(max(self.seconds, asked.seconds), _DAY)
 
 

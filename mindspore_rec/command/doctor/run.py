@@ -60,7 +60,7 @@ def answer(name: str, asked: Asked) -> Line:
     """
     probe = PROBES[name]
     command = [sys.executable, "-c", _PROGRAM, json.dumps(sys.path, default=str), name]
-    # Files in memory, since a pipe may stay open after the probe's process, and a disk may be full.
+    # Output goes to files in memory: a pipe may outlive the probe, and a disk may be full.
     with _in_memory("answer") as printed, _in_memory("errors") as errors:
         process = subprocess.Popen(
             [*command, json.dumps(asdict(asked))],

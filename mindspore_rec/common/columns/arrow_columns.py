@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 __all__ = [
     "as_array",
+    "is_list",
     "is_text",
     "join_rows",
     "one_array",
@@ -86,6 +87,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(text or pa.types.is_string_view(kind))
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return True for a type of lists: of any length, large, or of one fixed length."""
+    known = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(each(kind) for each in known)
+
+
 def to_record_batch(rows: Any) -> pa.RecordBatch:
     """Return rows of any kind as one record batch.
 
@@ -133,8 +140,8 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Args:
         name: name of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array. A list may have a list of any
-            length, or None, for each row.
+        values: a list, an array, a pandas Series or an Arrow array. A list may contain, for each
+            row, a list of any length or None.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
@@ -204,7 +211,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return lists of different lengths, or missing lists, as an Arrow array; None for others."""
+    """Return lists of different lengths, or missing lists, as Arrow; None for other values."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None

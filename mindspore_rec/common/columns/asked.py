@@ -25,7 +25,7 @@ __all__ = ["asked_arrays", "asked_columns", "tables_of_users"]
 
 
 def asked_columns(features: FeaturePipeline) -> list[str]:
-    """Return the columns from which histories that rows do not carry are looked up."""
+    """Return the columns by which histories are looked up if rows do not contain them."""
     return [str(each.column) for kept in features.kept for each in (kept.user, kept.time)]
 
 
@@ -43,9 +43,10 @@ def asked_arrays(
 ) -> dict[str, Any]:
     """Return the arrays of rows to predict; nothing is learned or kept.
 
-    A history that is kept from rows as a rule is read from the column with its name. If rows have
-    no such column, the history is looked up by the row's user: it has the events before the row's
-    time, or all events if rows have no time.
+    If rows have a column with the name of a history that is otherwise kept from rows, the history
+    is read from this column. If rows have no column with the history's name, the history is looked
+    up by the row's user. The history then has the events before the row's time, or all events if
+    rows have no time.
 
     Args:
         features: the pipeline.

@@ -159,8 +159,8 @@ class FeaturePipeline:
 
         Args:
             rows: a batch, or a Dataset of batches.
-            columns: names of the arrays to return. The rows may lack columns that only the
-                remaining arrays need. Default: all arrays.
+            columns: names of the arrays to return. The rows may lack columns that are needed only
+                for other arrays. Default: all arrays.
 
         Raises:
             TypeError, ValueError: a column is missing or unreadable, or `columns` contains a name
@@ -184,8 +184,8 @@ class FeaturePipeline:
             learn: True to let the statistics first learn from the batch. Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
-            training: whether a network trains on the rows. `TargetStatistics` then leave the own
-                labels of a row out. Default: None, as `learn`.
+            training: whether a network trains on the rows. If True, `TargetStatistics` exclude each
+                row's own labels. Default: None, as `learn`.
 
         Returns:
             The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
@@ -358,8 +358,8 @@ class FeaturePipeline:
     def by_rows(self) -> FeaturePipeline:
         """Return a copy whose arrays all have one element per row, which can be sent as columns.
 
-        A history then is a column of lists per column, without offsets. The copy shares its learned
-        state with this pipeline.
+        Each column of a history then is one column of lists, without offsets. The copy shares its
+        learned state with this pipeline.
         """
         made = copy.copy(self)
         made._outputs = [output.by_rows() for output in self._outputs]
@@ -367,7 +367,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that carry their histories, also those kept from rows as a rule.
+        """Return a copy for rows that contain all histories, even histories usually kept from rows.
 
         The copy shares its learned state with this pipeline.
         """
@@ -380,7 +380,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The events from which histories are kept, one for each such history."""
+        """The members that make the events of kept histories, one member per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -430,7 +430,7 @@ class FeaturePipeline:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
         """Let the `TargetStatistics` learn from batches, and forget what they learned before.
 
-        The intervals of time of statistics of the past stay as `fit` made them.
+        The time intervals of statistics of the past stay as `fit` made them.
 
         Args:
             batches: batches of the rows on which a network trains.
@@ -470,15 +470,16 @@ class FeaturePipeline:
         """Let the `TargetStatistics` learn what other pipelines learned, and forget their own rows.
 
         Args:
-            states: states of pipelines whose `fit_statistics` read parts of the rows, after `fit`
-                or `load_state_dict` gave them the intervals of time of this pipeline.
+            states: states of other pipelines. Each other pipeline first got the time intervals of
+                this pipeline by `fit` or `load_state_dict`, and then read a part of the rows by
+                `fit_statistics`.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: there is no state, or a state is of another pipeline,
-                or of other intervals of time. This pipeline is unchanged.
+            TypeError, ValueError, KeyError: there is no state, or a state belongs to a different
+                pipeline or to different time intervals. This pipeline is unchanged.
         """
         members = self._statistics()
         with _nothing_learned_in_part(self._outputs, learn=True):

@@ -54,7 +54,7 @@ def offsets_name(column: str) -> str:
 
 
 def ragged_places(names: Sequence[str] | None) -> dict[int, list[int]]:
-    """Map the index of each history's offsets to the indexes of the values before the offsets.
+    """Map the index of each array of offsets to the indexes of its arrays of values.
 
     Args:
         names: names of a batch's arrays, in the order of a schema; None for arrays without names.

@@ -56,7 +56,7 @@ class JointFeature(Feature):
         Args:
             values: `columns`, ``[B]``.
             learn: True to let the statistics first learn from the values.
-            keys: keys of the same rows that other transforms have computed. Default: none.
+            keys: keys that other transforms have computed for the same rows. Default: none.
         """
 
     def apply_training(

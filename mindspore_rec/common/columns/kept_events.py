@@ -44,7 +44,7 @@ def events_name(column: str) -> str:
 
 
 def table_suffix(column: str) -> str:
-    """Return the end of the name of the table with the last events of each user."""
+    """Return the suffix of the name of a table with each user's last events."""
     return f".kept.{column}"
 
 
@@ -53,7 +53,7 @@ def row_floats(length: int, width: int) -> int:
 
     Args:
         length: greatest number of events of a history.
-        width: numbers of an event, without its time.
+        width: number of values of an event, without its time.
     """
     return 1 + 2 * length * 3 * (1 + width)
 
@@ -83,15 +83,15 @@ class Events:
 class KeptEvents(JointFeature):
     """The user, the time and the values of each row, from which histories are kept.
 
-    The array is int64 ``[B, 3 + width]``: the time in seconds, 1 if the row is an event or 0, the
-    user's key, and the values. If the user is missing, the second number is -1: the row has no
+    The array is int64 ``[B, 3 + width]``: the time in seconds, 1 for an event or 0 for another row,
+    the user's key, and the values. If the user is missing, the second number is -1: the row has no
     history, and is no event.
 
     Args:
         user: transform of the user to a key.
         time: transform of the time to seconds.
         values: transforms of the values that a history has; None for the time.
-        history: length of the histories, and transforms of lists of values, for rows that carry
+        history: length of the histories, and transforms of lists of values, for rows that contain
             their own history.
         only: transform of a label; only rows with label 1 are events. Default: None, all are.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
@@ -152,11 +152,11 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return rows of users whose histories are asked for, and which are no events.
+        """Return rows that ask for the histories of users, and are not events themselves.
 
         Args:
             users: values of the user's column, ``[B]``.
-            times: values of the column of times, ``[B]``; None: after all events.
+            times: values of the column of times, ``[B]``; None stands for a time after all events.
         """
         made = np.zeros((len(users), self.width), np.int64)
         made[:, _TIME] = _LATEST if times is None else self.time.apply(times, learn=False)
@@ -169,7 +169,7 @@ class KeptEvents(JointFeature):
         return [np.where(there, 1, _UNKNOWN), keys]
 
     def arrays(self, lists: Events) -> dict[str, np.ndarray]:
-        """Return the arrays of histories, by name as `values_name` and the name of the offsets."""
+        """Return the arrays of values and offsets of histories, by the arrays' names."""
         stored = iter(range(len(self.stored)))
         made: dict[str, np.ndarray] = {}
         for member, feature in zip(self.history.members, self.values, strict=True):
@@ -181,14 +181,14 @@ class KeptEvents(JointFeature):
 
 
 def _as_int64(values: np.ndarray) -> np.ndarray:
-    """Return keys unchanged, and the bits of float32."""
+    """Return keys unchanged, and other numbers as the bits of their float32 form."""
     return values if values.dtype == np.int64 else values.astype(np.float32).view(np.int32)
 
 
 def _keep(
     feature: KeptEvents, rows: np.ndarray, index: np.ndarray, events: np.ndarray, clock: int
 ) -> tuple[Events, int]:
-    """Return the histories of rows before their times; add their events to the users' rows."""
+    """Return the events before each row's time, and add the rows' events to the users' rows."""
     idle = 0 if (events[:, _TIME] == _LATEST).any() else feature.idle_seconds
     offsets, times, values, clock = _native.keep_events(
         rows,
@@ -222,8 +222,9 @@ class _Ahead:
 class EventState:
     """The last events of each user, in the rows of a table.
 
-    Batches may be read ahead of the training: the histories of a batch follow from the events of
-    all batches that were read before, but its events are written when the batch is trained.
+    Batches may be read ahead of the training. The histories of a batch follow from the events of
+    all batches that were read before. The events of a batch are written to the table when the batch
+    is trained.
 
     Args:
         feature: the events and the lengths of histories.
@@ -243,7 +244,7 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the rows before. Default: None, the latest time of all rows that
+            clock: latest time of the earlier rows. Default: None, the latest time of all rows that
                 were read.
         """
         users, index = _users_in(events)
@@ -260,8 +261,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table has no times before 1970, so these times are the latest ones only of the batches
-        that were read ahead.
+        The table does not store times before 1970. So a time before 1970 is returned only if it is
+        the latest time of batches that were read ahead.
         """
         if self._ahead:
             return self._ahead[-1].clock
@@ -272,11 +273,11 @@ class EventState:
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories of rows of `KeptEvents.asked`; nothing changes."""
+        """Return the histories of rows that `KeptEvents.asked` made; nothing is changed."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
-        """Return all events that the table has of users, as an array of events."""
+        """Return all events of users in the table, as an array of events."""
         rows = self.table.read_rows(users)
         asked = np.zeros((len(users), self.feature.width), np.int64)
         asked[:, _TIME] = _LATEST
@@ -312,7 +313,7 @@ class EventState:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):
             self.table.write_rows(ahead.users, ahead.rows)
-        # The rows that are due cannot be seen, so the time of the sweep changes no history.
+        # Lookups ignore rows that are due, so histories do not depend on the time of the sweep.
         idle = self.feature.idle_seconds
         if idle and ahead.clock - self._swept > max(idle // _SWEEPS, 1):
             self._swept = ahead.clock
@@ -320,7 +321,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories of rows of `KeptEvents.asked` from a table that does not change."""
+    """Return the histories of rows that `KeptEvents.asked` made; the table is not changed."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)
@@ -338,13 +339,13 @@ def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
 class EventLog:
     """All events of rows of a file, to find the histories of the rows in any order.
 
-    An event takes 24 bytes, 8 more per value, and the memory of sorting.
+    An event takes 24 bytes, plus 8 bytes per value, plus memory for sorting.
 
     Args:
         feature: the events and the lengths of histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
-        state: events of earlier data. An event that `events` have too, with the same user, time and
-            values, counts once. Default: None.
+        state: events of earlier data. An event that is also in `events`, with the same user, time
+            and values, counts once. Default: None.
     """
 
     def __init__(
@@ -370,7 +371,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, the first event after which no pause is too long.
+        # For each event: the first event of the user from which no pause is too long.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):
@@ -380,9 +381,9 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """Replace the events that a state has of the users of this log.
+        """In a state, replace the events of the users of this log.
 
-        The state becomes the same if the log of the same rows is written again.
+        Writing the log of the same rows again does not change the state.
         """
         if len(self._users):
             state.table.erase_rows(self._users)

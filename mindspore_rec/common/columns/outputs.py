@@ -80,7 +80,7 @@ class Output(ABC):
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
-        """Return an output for rows that carry the histories which else are kept from rows."""
+        """Return an output for rows that contain the histories, in place of events."""
         return self
 
     def make_all(
@@ -126,7 +126,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return the output of the lists, if the only member is `KeptEvents`."""
+        """Return an output that reads a history's lists, if the only member is `KeptEvents`."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -193,7 +193,7 @@ class RaggedOutput(Output):
 
     @property
     def arrays(self) -> list[str]:
-        """Names of the values, then of the offsets."""
+        """Names of the arrays of values, then the name of the offsets."""
         return [*self._names] if self._are_lists else [*self._names, self.name]
 
     def by_rows(self) -> Output:
@@ -347,7 +347,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return what the method `fit` of a member's transform takes."""
+    """Return the argument of the method `fit` of a member's transform."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))

@@ -167,7 +167,7 @@ class StandardScale(Number):
         self._count = count
 
     def state_dict(self) -> list[float] | None:
-        """Return the values' number, mean, and sum of squared differences from the mean."""
+        """Return the number of values, their mean, and their sum of squared deviations."""
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:

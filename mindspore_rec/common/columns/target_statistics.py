@@ -51,8 +51,8 @@ class TargetStatistics(JointFeature):
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
         labels: transforms of the labels: `Label` for a label with two values, `Number` for numbers.
-        others: with 'folds', transforms whose values decide the fold of a row. For each part, these
-            transforms must read a column that the part does not read. With 'past', the transform
+        others: with 'folds', transforms whose values decide the fold of a row. For each part,
+            `others` must read a column that the part does not read. With 'past', the transform
             `Times`.
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, each row counts once.

@@ -111,7 +111,7 @@ class Category(Feature):
             key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
             7 and 7.0 have the same key; or 'key', for integers that are their own keys, as in a
-            `FeatureSpec` without a transform. Default: None, '7' and 7 are different values.
+            `FeatureSpec` without a transform. Default: None; then '7' and 7 are different values.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)

@@ -13,7 +13,7 @@ class ValueSums:
     """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
 
     An object never changes. For sums without one part, the other parts are added up. The part is
-    not subtracted from the total, so no bit of the sums depends on the part.
+    not subtracted from the total, so the part does not affect the sums even by rounding.
 
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.
@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return the number of each value's pairs whose parts are before a part, int64 ``[B]``."""
+        """Return how many pairs of each value have parts before the given part, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):
@@ -161,7 +161,7 @@ class ValueSums:
     def _running(self, order: range) -> np.ndarray:
         """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
 
-        With ascending parts, the sums run up to a pair; with descending parts, from a pair on.
+        If `order` ascends, a pair's sums include the earlier parts; if not, the later parts.
         """
         made = self.sums.copy()
         step = -order.step

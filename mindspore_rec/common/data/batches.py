@@ -121,7 +121,7 @@ class ArrowBatches(BatchSource):
         raise ValueError(f"batches must be in [{self._places[0][0]}, {self._number}], got {wanted}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state; call it before the first batch.
+        """Resume at the position of a state; call this method before the first batch.
 
         Any number of workers may load the state of a single worker, or the joined states of all
         workers. The workers then divide the remaining rows of the pass.

@@ -36,7 +36,7 @@ class Item(NamedTuple):
     cuts: tuple[Any, ...] = ()
 
     def range_of(self, rows: int) -> tuple[int, int]:
-        """Return the item's first row, and the row after its last, in a window of `rows` rows.
+        """Return the item's first row, and the row after its last row, in a window of `rows` rows.
 
         Example:
             >>> Item(0, ((1, 2), 10)).range_of(100)

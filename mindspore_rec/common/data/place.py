@@ -81,7 +81,7 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
     count = states[0]["worker"][1]
     known = {}
     # Workers that divide rows are at the same place; a worker that had no rows of the last batch
-    # may be further.
+    # may be further ahead.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):

@@ -22,11 +22,11 @@ _KEPT_ROWS = 250_000
 
 
 def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
-    """Return a proposed schema with the pairs of columns whose statistics of labels help.
+    """Return a proposed schema, extended by pairs of columns with useful statistics.
 
-    A random sample of many rows has few pairs twice. So all rows of some values are read, of the
-    column with the most values: among the first two million rows, as many values as have 250,000
-    rows.
+    In a random sample of many rows, few pairs occur twice. So, for the column with the most values,
+    all rows of some values are read. The chosen values have at most 250,000 of the first two
+    million rows.
 
     Args:
         inferred: the proposal.

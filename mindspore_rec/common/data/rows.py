@@ -302,8 +302,8 @@ class Rows:
                 Default: False, the order of the files.
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
-            buffer_rows: approximate number of rows that are permuted together. About three times as
-                many rows are in memory. Default: 262,144.
+            buffer_rows: approximate number of rows that are permuted together. About three times
+                `buffer_rows` rows are in memory. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
                 selects its rows of each batch. So any number of workers trains on the same batches
                 as one process. With "windows", each worker reads only its share of the windows;

@@ -20,8 +20,9 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, a tab in files ``*.tsv``. In other
-            files, the default is the most frequent of comma, semicolon, tab and bar in the header.
+        separator: one character between values. Default: None, a tab in files ``*.tsv``. In all
+            other files, the default is the most frequent character in the header among comma,
+            semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
         names: names of the columns, for files without a header. Default: None, the first line of

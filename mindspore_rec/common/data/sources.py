@@ -118,7 +118,7 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
 def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
     system, path, prefix = _system_of(text, filesystem)
-    # If a file has this name, the name is not a glob, even with wildcards.
+    # If a file with exactly this name exists, the name is not a glob, even with wildcards.
     info = system.get_file_info([path])[0]
     if info.type == pafs.FileType.NotFound and _WILD.search(path):
         base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]

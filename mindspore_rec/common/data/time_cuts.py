@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Return a time for each cumulative share: about this share of the rows is earlier.
+        """For each cumulative share, return a time before which about this share of the rows lies.
 
         Rows with equal times stay together.
         """

@@ -8,9 +8,9 @@ cancel each other only by chance, with a probability of 1 in 2^64. A digest dete
 does not protect against forgery.
 
 The digest of a value is computed from its float32 form, whatever the table's precision. The digest
-of an int8 or int4 row is computed from the bytes of scale, offset and codes. So this digest differs
-from the digest of the same row in float32. A digest excludes optimizer state, counts and ages,
-which predictors do not store.
+of an int8 or int4 row is computed from the bytes of scale, offset and codes. So the digest of an
+int8 or int4 row differs from the digest of the same row in float32. A digest excludes optimizer
+state, counts and ages, which predictors do not store.
 """
 
 from __future__ import annotations

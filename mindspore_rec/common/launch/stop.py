@@ -88,7 +88,8 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # Until the launcher has waited for the ended process, no new session can have the same id.
+        # The id of an ended process is free for a new session only after the launcher has reaped
+        # the process.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -106,7 +106,7 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load the state of a chain into tables and parameters, before the first answer.
+        """Load a chain (a checkpoint and its deltas) into tables and parameters, before any answer.
 
         Raises:
             CheckpointError: the chain belongs to another network.

@@ -135,7 +135,7 @@ class WorkerGroup:
                 raise WorkerError(_difference(what, values))
 
     def require_same_arrays(self, what: str, names: Sequence[str], arrays: Sequence[Any]) -> None:
-        """Check that arrays have the same bits on all workers, by checksums.
+        """Check by checksums that arrays are identical on all workers.
 
         Args:
             what: name of the arrays for the message, such as "dense parameters".
@@ -266,7 +266,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set the engine of this process's operators, and limit it to the worker's threads."""
+    """Set the engine of this process's operators, and limit the engine to the worker's threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:

@@ -36,14 +36,14 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Number of seconds by which the workers' start times may differ, even if a wait's limit is shorter.
+# Least limit, in seconds, of the time in which all workers must start.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
 # Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size plus a reserve.
 _SHARED_BYTES = 16 << 20
-# Number of file descriptors that a process needs for files of tables, data and logs. Connections to
-# workers are counted separately.
+# Number of file descriptors that a process needs for files of tables, data and logs. File
+# descriptors for connections to workers are counted separately.
 _OTHER_FILES = 192
 _FILES_A_WORKER = 4
 _SHARED_MEMORY = Path("/dev/shm")
@@ -81,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the native module finds the library in any folder.
+    """Load the MPI library from its folder, so that the native module finds the library.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 in NumPy, which lacks the type: uint16 arrays with the upper half of a float32.
+"""bfloat16 numbers in NumPy: uint16 arrays whose elements are upper halves of float32 numbers.
 
 With `ml_dtypes`, `bits.view(ml_dtypes.bfloat16)` is the bfloat16 array. The view needs no copy.
 """
@@ -30,7 +30,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         raise TypeError(f"values must be float32, got {values.dtype}")
     bits = np.ascontiguousarray(values).view(np.uint32).reshape(values.shape)
-    # The sum below can overflow only for NaN.
+    # The sum in the next line can overflow only for NaN.
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
     quiet = bits >> np.uint32(16) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)

@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
-    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. These methods do not count
-    occurrences for admission, and do not train rows.
+    Keys are int64 arrays `[n]`, and values are float32 arrays `[n, dim]`. These methods do not
+    count occurrences for admission, and do not train rows.
     """
 
     @property
@@ -125,8 +125,8 @@ class HostRows(NativeAccess):
             opened: function that is called with the `RedisTier` when the tier is opened.
 
         Raises:
-            ValueError: the table already has rows, tiers, a device cache or rows of 8 bits; or the
-                table is distributed over several workers.
+            ValueError: the table already has rows, tiers or a device cache, stores rows of 8 bits,
+                or is distributed over several workers.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         native = self._synchronised()
@@ -225,7 +225,7 @@ class HostRows(NativeAccess):
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Return the keys of rows whose values have changed in memory by themselves.
+        """Return the keys of rows whose values in memory have changed without a write.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
         delta. If a row has not been trained or written since the last delta, the row must still
@@ -256,7 +256,7 @@ class HostRows(NativeAccess):
         return self._synchronised().damaged_rows(part, parts)
 
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
-        """Continue a round that checks each row on Redis and SSDs once.
+        """Check further rows on Redis and SSDs; a round of calls checks each row once.
 
         Each record is read and compared with its checksum. A round includes records that training
         has not read for a long time, and older copies of rows that are also in host memory.
@@ -299,7 +299,7 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, the rows' values of this array are set to initial values.
+        If an array is missing, its numbers in the rows are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes

@@ -17,8 +17,9 @@ class HostTable(HostRows, TableState):
     Attributes:
         dim: number of floats in a row.
         key_dtype: 'Int32' or 'Int64', or MindSpore's type with this name.
-        counts_keys: True if the table counts keys that have no row yet.
-        admission: policy by which keys get a row; exists only if `counts_keys` is True.
+        counts_keys: True if the table counts the occurrences of keys without a row.
+        admission: policy by which keys get a row; the attribute exists only if `counts_keys` is
+            True.
     """
 
     dim: int

@@ -32,12 +32,13 @@ def _limit(argument: str, value: int | None, low: int) -> int:
 
 @dataclass(frozen=True)
 class CountAdmission:
-    """Policy that admits a key in the training batch in which its count reaches the threshold.
+    """Policy that admits a key as soon as its count reaches the threshold in a training batch.
 
     The count is exact: the number of occurrences in training, times the lookup's
-    `faae_coefficient`. A key is admitted either for a whole batch or not at all. For a key that is
-    not admitted yet, lookups return the table's `unknown_value`, and no row is trained. A second
-    epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first epoch.
+    `faae_coefficient`. If a key is admitted, all its occurrences in the batch are admitted. For a
+    key that is not admitted yet, lookups return the table's `unknown_value`, and no row is trained.
+    A second epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first
+    epoch.
 
     Args:
         threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
@@ -82,9 +83,10 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, a
-    key that was seen only once should not be admitted. The sketch admits 16 % of the keys seen once
-    at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    If eviction by age is on, all counts are halved after every `max_idle_steps` steps; without this
+    limit, after every `max_idle_seconds` seconds of event time. With a threshold of 2, a key that
+    was seen only once should not be admitted. The sketch admits 16 % of the keys seen once at 1
+    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
     (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
@@ -164,7 +166,7 @@ Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
 
 
 def counts_of(kind: str) -> str | None:
-    """Return the counts that an admission policy keeps for keys without a row.
+    """Return the kind of counts that an admission policy keeps for keys without a row.
 
     Args:
         kind: name of the policy in the native core.
@@ -185,18 +187,18 @@ class Eviction:
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
     limit. A sweep that visits a slice of the table in each step frees the memory. Eviction by
-    capacity runs at the end of a step that left too many rows. The order of eviction is
-    approximate, because victims are chosen from a sample of eight rows for each row to evict. The
-    next incremental export contains every eviction.
+    capacity runs at the end of a step after which the table has too many rows. The order of
+    eviction is approximate, because victims are chosen from a sample of eight rows for each row to
+    evict. The next incremental export contains every eviction.
 
     Args:
-        max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            looked up is evicted. With a limit of 1, a row must be looked up in every step to stay
-            in the table. A row written between two steps counts as looked up in the next step.
+        max_idle_steps: number of whole steps without a training lookup after which a row is
+            evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
+            the table. A row written between two steps counts as looked up in the next step.
             Default: off (None or -1), as for the other limits.
-        max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
-            looked up is evicted. A row's age is the watermark (greatest event time of the batches
-            so far) minus the watermark when the row was last looked up. The rule needs event times
+        max_idle_seconds: seconds of event time without a training lookup after which a row is
+            evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
+            far) minus the watermark when the row was last looked up. The rule needs event times
             from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
@@ -217,8 +219,8 @@ class Eviction:
             called, for example by `EvictCallback`. Default: 'step'.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect with
-            the other arguments.
+        TypeError, ValueError: an argument has the wrong type, is out of range, or has no effect in
+            combination with the other arguments.
 
     Example:
         >>> Eviction(max_idle_seconds=7 * 24 * 3600, max_rows=100_000_000).order

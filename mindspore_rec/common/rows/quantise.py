@@ -2,7 +2,8 @@
 """Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
 The value of a number is `offset + scale * code`. This module is the NumPy reference for the native
-tables of a predictor (csrc/readers/). The module and the native tables give the same bits.
+tables of a predictor (csrc/readers/). The results of the module and of the native tables are
+identical, bit for bit.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return scale, offset and codes of rows.
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
-    with which the codes reach the row's greatest number. So the error of each number is at most
-    half the scale. In a row of equal numbers, every code is the least code with which a float16
-    scale reaches the number. The scale of a row of equal numbers is the float16 with which `offset
-    + scale * code` is nearest to the number. For a row of equal numbers up to 65504, the error is
-    at most a millionth of the number or 3e-8, whichever is greater. For a row of equal numbers
-    above 65504, the error is at most 1/2048 of the number. Numbers below -65504 or above 65504 *
-    (2^bits - 1) do not fit, and become the nearest possible number. If a row has an infinity or a
-    NaN, all numbers in the row become NaN. The scale and the offset of a row of NaN are NaN, and
-    its codes are 0.
+    for which `offset + scale * greatest code` is at least the row's greatest number. So the error
+    of each number is at most half the scale. If all numbers of a row are equal, all its codes are
+    the least code for which a float16 scale is large enough. The scale of a row of equal numbers is
+    the float16 with which `offset + scale * code` is nearest to the number. For a row of equal
+    numbers up to 65504, the error is at most a millionth of the number or 3e-8, whichever is
+    greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the number.
+    Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest possible
+    number. If a row has an infinity or a NaN, all numbers in the row become NaN. The scale and the
+    offset of a row of NaN are NaN, and its codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -130,7 +131,8 @@ def dequantise(
     if bits == 4:
         both = np.stack([codes & 15, codes >> 4], axis=2)
         codes = both.reshape(len(codes), 2 * width)[:, :dim]
-    # The product of 11 and 8 bits is exact. So the sum rounds once, as a fused operation would.
+    # The product of a scale (11 bits) and a code (8 bits) is exact. So only the sum is rounded, as
+    # in a fused operation.
     scaled = codes.astype(np.float32) * scale.astype(np.float32)[:, None]
     return np.asarray(scaled + offset.astype(np.float32)[:, None])
 

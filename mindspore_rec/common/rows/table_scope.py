@@ -21,7 +21,7 @@ def current_scope() -> int:
 
 
 def next_number(kind: str) -> int:
-    """Return the number, from 0, of the next unnamed table of a kind in the current scope.
+    """Return the index, from 0, of the next unnamed table of a kind in the current scope.
 
     So a program's first network has the same table names as the same network in a new scope.
     """

@@ -49,7 +49,7 @@ class TableState(NativeAccess):
         return native.value_dtype, native.state_dtype
 
     def row_sizes(self) -> _native.RowSizes:
-        """Return the bytes of a row, and of the row's index entry, by part."""
+        """Return the number of bytes of each part of a row and of the row's index entry."""
         value, state = self.row_dtypes
         return _native.row_sizes(self._table.dim, self.state_width, value, state, self.scored)
 
@@ -111,7 +111,7 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        Rows that are older than all event times also get the first event time.
+        Rows that were written before any event time count as seen at the first event time.
         """
         return self._synchronised().first_time
 

@@ -68,7 +68,7 @@ def entry_name(step: int, kind: str) -> str:
 
 
 def parse_entry_name(name: str) -> tuple[int, str] | None:
-    """Return a checkpoint's step and kind from the name of its directory; None for all other names.
+    """Return the step and kind in the name of a checkpoint's directory; None for other names.
 
     Example:
         >>> parse_entry_name("000000000120.delta")
@@ -83,7 +83,7 @@ def entry_at(path: Path) -> Entry:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: the manifest is damaged, or is not this directory's manifest.
+        CheckpointError: the manifest is damaged, or belongs to another directory.
     """
     manifest = read_manifest(path)
     if parse_entry_name(path.name) not in (None, (manifest["step"], manifest["kind"])):

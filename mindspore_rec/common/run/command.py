@@ -206,10 +206,10 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if the checkpoint's digests are compared: it is a full or the last checkpoint.
+    """Return True if digests are compared: for every full checkpoint and the last checkpoint.
 
-    A comparison reads all rows of the state. The digests of a full checkpoint also cover the
-    earlier deltas from which it was merged.
+    A comparison reads all rows of the state. If a full checkpoint was merged from deltas, its
+    digests also cover these deltas.
     """
     return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 

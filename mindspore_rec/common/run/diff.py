@@ -19,12 +19,12 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Counts of the rows by which one table differs between two states.
+    """Counts of the rows of a table that differ, or are the same, in two states.
 
     Attributes:
         only_first, only_second: rows whose key is only in the first, or only in the second state.
         changed: rows that are in both states and whose bits differ.
-        same: rows that have the same bits in both states.
+        same: rows that are identical in both states, bit for bit.
         largest: greatest absolute difference of a value.
     """
 
@@ -104,7 +104,7 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
-    """Return each row as one value, so that comparing two rows compares the rows' bytes."""
+    """Return each row as one value, so that a comparison of two values compares all bytes."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
 
 

@@ -4,9 +4,8 @@
 In a manifest, each part of a table may have a `digest`: the digest of the part's rows after the
 checkpoint is applied (`common/digests/digest.py`). The digest of a full checkpoint is computed
 while rows are exported from the table or merged. Exported rows are digested before they are sorted
-and written. The digest of a delta is the digest that the trainer kept while rows changed; a delta
-may have no digest. A state that is merged from files must have the digest of the state in the
-trainer's memory.
+and written. The trainer computes the digest of a delta while rows change; a delta may have no
+digest. A state that is merged from files must have the digest of the state in the trainer's memory.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ServerBusyError(OSError):
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server whose answer describes another state than the server's status did."""
+    """Error of a server whose status and answer describe different states."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
@@ -175,7 +175,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:
-    """Return a function that asks a server by HTTP.
+    """Return a function that sends a request to a server by HTTP and returns the answer.
 
     Args:
         address: 'http://host:port' or 'https://host:port'.

@@ -122,7 +122,7 @@ def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
 
 
 class TableUpdate:
-    """Change of a table from a checkpoint's parent state, read from files and ready to be applied.
+    """Changes that a checkpoint makes to a table, in memory and ready to be applied.
 
     Args:
         entry: a delta, or a full checkpoint, which replaces all rows.

@@ -113,10 +113,10 @@ def put_in_place(beside: Path, target: Path) -> None:
     """Rename a directory that is on disk, and write the new name to disk too.
 
     Raises:
-        OSError: the new name could not be synced, and the directory has its old name again. A
-            checkpoint whose writing failed must not appear later, because the next delta starts
-            from the state of the previous checkpoint. If renaming back fails too, the directory
-            keeps the new name, and the error comes from the second rename.
+        OSError: the new name could not be synced, and the directory has its old name again. If
+            writing a checkpoint fails, the checkpoint must not appear later, because the next delta
+            starts from the state of the previous checkpoint. If renaming back fails too, the
+            directory keeps the new name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:
@@ -219,7 +219,7 @@ def check_files(
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing, a link, or damaged. The message names the file.
+        CheckpointError: a file is missing, is a link, or is damaged. The message names the file.
     """
     for name, expected in manifest["files"].items():
         if names is not None and name not in names:

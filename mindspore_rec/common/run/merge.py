@@ -38,11 +38,11 @@ def merge_chain(
     write.
 
     Args:
-        chain: checkpoints from `newest_chain`, whose files are all checked.
+        chain: checkpoints from `newest_chain`. All files of these checkpoints are checked.
         target: the directory to make, whose parent must exist.
-        team: the workers that merge together. Each worker merges its own parts. The team must have
-            as many workers as wrote the last checkpoint. Default: one worker, which merges all
-            parts.
+        team: the workers that merge together. Each worker merges its own parts. The number of
+            workers must equal the number of workers that wrote the last checkpoint. Default: one
+            worker, which merges all parts.
         network_of: directory of the run. The run's network file for predictors is copied into the
             new checkpoint, so that the checkpoint can be served like the run. Default: no network
             is copied.

@@ -118,8 +118,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are left out. Rows that are older than all event times are assigned the first
-    event time.
+    the table's limit are left out. Rows without an event time are assigned the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
@@ -152,7 +151,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
 
 
 def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted newest rows of the keys that deltas changed, and the removed keys."""
+    """Return the newest rows of changed keys, sorted by key, and the keys that deltas removed."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:

@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of one worker: for each table, the worker's share by the table's placement.
+    """Shares of one worker: for each table, a share that depends on the table's placement.
 
     Attributes:
         worker: index of the worker, from 0.

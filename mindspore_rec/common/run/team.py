@@ -72,8 +72,8 @@ class Team:
             work: function whose result consists of JSON values.
 
         Raises:
-            OSError: the function raised an OSError on a worker, and no other kind of error on any
-                worker.
+            OSError: the function raised an OSError on a worker, and no worker raised another kind
+                of error.
             Exception: the function raised an error other than an OSError on a worker. The failed
                 worker raises the function's error. On all other workers, an error of the same kind
                 is raised; its message names the failed worker.

@@ -125,7 +125,7 @@ def _finish(
 
 
 def joined_tables(described: list[Described]) -> Described:
-    """Return the tables' entries of a manifest from the entries of all workers.
+    """Combine the workers' entries of the tables into the entries of a manifest.
 
     Raises:
         RuntimeError: a table does not have the same state on all workers.

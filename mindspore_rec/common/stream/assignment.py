@@ -65,7 +65,7 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of new partitions: those in `partitions` but not in `known`.
+        """Return the first offsets of the partitions in `partitions` that `known` lacks.
 
         If the stream reads all partitions of the topic, it reads new partitions from offset 0, so
         that no message is lost.

@@ -18,7 +18,7 @@ class BadMessages:
     """Object that counts a stream's bad messages and sends them to the dead-letter topic.
 
     Args:
-        policy: the dead-letter topic, and the limit of the share of bad messages.
+        policy: the dead-letter topic, and the maximum share of bad messages.
         topic: name of the stream's topic.
 
     Attributes:
@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if messages have been read. If True, the state contains marks of this run;
-                if False, it contains an earlier run's marks.
+            reading: True if messages have been read. If True, the returned offsets are from this
+                run; if False, they are from an earlier run.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -50,8 +50,8 @@ class Batch:
             `number`. Default: None, the source has no state.
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
-        before_step: function that a training calls just before the step of the batch, for state
-            that must be as old as the tables, although batches are read ahead. Default: None.
+        before_step: function that a training calls just before the step of the batch. The function
+            sets state that must belong to this step, even if batches are read ahead. Default: None.
 
     Example:
         >>> import numpy as np
@@ -108,7 +108,8 @@ class BatchSource(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one pass, and yield dicts of columns, or tuples if columns have no names.
 
-        Before a batch is yielded, the tables of `iteration_tables` get the batch's event time.
+        Before a batch is yielded, the batch's event time is set on the tables of
+        `iteration_tables`.
         """
         return self._plain_batches(self.iteration_tables())
 
@@ -148,7 +149,7 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, worded to follow the data's name; or None."""
+        """Reason why the position cannot be saved, as the predicate of a sentence; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -177,7 +178,7 @@ class BatchSource(ABC):
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state. Must be called before the first batch.
+        """Resume at the position of a state. Call this method before the first batch is read.
 
         Raises:
             TypeError, ValueError: `state` is not a state of this kind of source.
@@ -192,7 +193,7 @@ class BatchSource(ABC):
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
-        A training that resumes in a later pass first calls `skip_passes`, and then takes its first
+        A training that resumes in a later pass first calls `skip_passes`, and then reads its first
         batch. By default, the method does nothing. The default is right if all passes have the same
         order, or if random generators of Python or NumPy determine the order.
         """
@@ -204,7 +205,7 @@ class BatchSource(ABC):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """True if Python code of the data runs in threads of a MindSpore pipeline."""
+        """True if the data source runs Python code in threads of a MindSpore pipeline."""
         return False
 
     @property
@@ -236,7 +237,7 @@ class BatchSource(ABC):
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time a loop over this object sets; by default no table.
+        """Return the tables on which a loop over this object sets the event time; by default none.
 
         Raises:
             ValueError: batches have an event time, but there is no table on which to set the time.
@@ -244,13 +245,13 @@ class BatchSource(ABC):
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time the batches set; by default all tables of the network.
+        """Return the tables on which the batches' event time is set; by default all given tables.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a table whose event time the source sets is not in `tables`.
+            ValueError: `tables` lacks a table on which the event time must be set.
         """
         return list(tables)
 
@@ -259,7 +260,8 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to it.
 
     So nested wrappers around a stream have the stream's state. A wrapper may leave out batches.
-    Even then, its state is the state after the last batch that was used in training.
+    Even if the wrapper leaves out batches, its state is the state after the last batch that was
+    used in training.
 
     Args:
         source: source of the batches.
@@ -366,7 +368,7 @@ class BatchWrapper(BatchSource):
         return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state. Must be called before the first batch."""
+        """Resume at the position of a state. Call this method before the first batch is read."""
         if self._learner is None:
             self.source.load_state_dict(state)
             return
@@ -425,9 +427,9 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set when a loop iterates over the source."""
+        """Return the tables on which a loop over the source sets the event time."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time the source's batches set."""
+        """Return the tables on which the event time of the source's batches is set."""
         return self.source.event_tables(tables)

@@ -218,7 +218,7 @@ class DataSender:
 
         Raises:
             ValueError: the state belongs to a sender with another name; or messages were sent after
-                the state, and a setting of these messages has changed.
+                the state was saved, and one of their settings has changed.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -241,7 +241,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return this sender's last message number in the state or the channel; -1 without any."""
+        """Return the greatest message number of this sender in state and channel; -1 if none."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)

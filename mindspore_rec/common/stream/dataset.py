@@ -198,14 +198,14 @@ class StreamingDataset(BatchSource):
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the transform's tables, or all tables.
+        """Return the tables on which the event time is set: the transform's tables, or all tables.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but `tables` lacks a feature's table that evicts
-                by age, or contains no feature's table.
+            ValueError: a feature is the timestamp, but `tables` contains no feature's table, or
+                lacks a feature's table that evicts rows by age.
         """
         if self._stage is None or self._stage.timestamp is None or self._schema is not None:
             return list(tables)

@@ -26,7 +26,7 @@ class Decisions:
             resumed or added.
         known_message_next: function that returns True if the topic had the next message when
             reading began. An earlier run may have read a known message without a decision. So this
-            run may not make a decision just before that message.
+            run must not make a decision just before a known message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if a decision about a wait may be made before the next message."""
+        """True if the stream may decide, before the next message, to end a wait."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
@@ -227,8 +227,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The loaded state's journal was lost. The present journal begins at the loaded state or at
-        # an earlier state.
+        # The journal of the loaded state was lost. The present journal begins at the loaded state
+        # or at an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return the part of the state that contains the decisions that are not in effect yet."""
+        """Return, as a part of the state, the decisions that are not in effect yet."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np
 
 
 class Fetcher:
-    """Thread that fills an `Interleaver`, and pauses a partition while enough of its messages wait.
+    """Thread that fills an `Interleaver`, and pauses a partition with enough waiting messages.
 
     Args:
         client: client that only this thread uses while it runs.
@@ -47,7 +47,7 @@ class Fetcher:
         error: exception that ended the thread, or None.
         ends: for each partition, the last known offset after the last message.
         behind: partitions that have not been read up to their `first_ends` yet.
-        paused: partitions that are not read now, because enough of their messages wait.
+        paused: partitions that are not read now, because enough of their messages are waiting.
         looked: start time of the newest poll whose messages are in the interleaver.
     """
 

@@ -440,7 +440,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the size of a row without texts, and of the largest list element (or 0), in bytes."""
+    """Return two numbers of bytes: of a row without texts, and of the largest list element."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -272,7 +272,7 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take up to `most` rows of the messages before place `stop`.
+        """Take up to `most` rows from the block's messages before index `stop`.
 
         The last message may be partly taken.
         """
@@ -357,7 +357,8 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # If several workers saved the position, further partitions may have partly taken messages.
+        # If several workers saved the position, other partitions may have partly taken messages
+        # too.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {

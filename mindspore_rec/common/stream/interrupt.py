@@ -16,7 +16,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Context: the first SIGINT or SIGTERM requests a stop, the second raises KeyboardInterrupt.
+    """Context: a first SIGINT or SIGTERM requests a stop, and a second raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
     the first signal raises KeyboardInterrupt at once. So a silent source does not delay the stop. A

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal of decisions that depended on time, so that a restarted stream repeats them."""
+"""Journal: storage of decisions that depended on time, so that a restarted stream repeats them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on the clock, or on the time at which a topic got a new partition.
+    """Decision that depended on the clock, or on when a partition was added to a topic.
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
@@ -162,11 +162,11 @@ class Journal:
         return journal
 
     def checksum(self, decisions: int) -> int:
-        """Return a CRC32 of the first `decisions` decisions."""
+        """Return a CRC32 of the decisions with an index below `decisions`."""
         return self._checksums[decisions]
 
     def added(self, decisions: int) -> int:
-        """Return the number of "add" decisions among the first `decisions` decisions."""
+        """Return the number of "add" decisions with an index below `decisions`."""
         return self._added[decisions]
 
     def _add(self, decision: Decision) -> None:

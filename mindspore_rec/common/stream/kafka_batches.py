@@ -16,8 +16,8 @@ class NotedBatches:
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
     committed messages also skips the messages of aborted transactions. The skipped offsets look
     like messages that compaction has removed. A consumer also cannot read a message with a header
-    name that is not UTF-8, and would retry forever. This class makes the consumer read a malformed
-    header name with replacement characters.
+    name that is not UTF-8, and would retry forever. This class makes the consumer decode a
+    malformed header name with replacement characters.
 
     Args:
         consumer: consumer of kafka-python 3 that has not read a message yet.

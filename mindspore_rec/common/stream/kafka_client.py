@@ -69,7 +69,7 @@ class KafkaClient:
             try:
                 partitions = self._consumer.partitions_for_topic(self.topic)
             except self._kafka.errors.KafkaError as error:
-                # A broker that has just started may not know any broker, not even itself.
+                # A broker that has just started may return an empty list of brokers.
                 if not error.retriable or time.monotonic() > began + PATIENCE:
                     raise
                 time.sleep(0.1)

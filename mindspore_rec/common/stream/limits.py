@@ -19,8 +19,8 @@ class StreamLimits:
     """Limits of a stream for the sizes of messages, for waits, and for reading ahead.
 
     Args:
-        max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A message over the
-            limit is bad.
+        max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message
+            is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
             Default: no ranges. The stream's format needs a schema with the columns of

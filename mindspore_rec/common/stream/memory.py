@@ -59,7 +59,7 @@ class MemoryTopic:
         key: bytes | None = None,
         timestamp: int | None = None,
     ) -> int:
-        """Add a message and return its offset. `timestamp` is in milliseconds, by default now."""
+        """Add a message and return its offset. `timestamp` is in milliseconds (default: now)."""
         with self._changed:
             log = self._logs[partition]
             stamp = int(time.time() * 1000) if timestamp is None else timestamp
@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the companion topic `topic` of this topic, which has one partition."""
+        """Return a separate topic with the name `topic`, which the first call makes."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

@@ -82,7 +82,7 @@ class Patience:
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
-        """Return the reason to make no further batch, or "".
+        """Return the reason why the stream makes no further batch, or "".
 
         Args:
             now: the time.
@@ -98,9 +98,8 @@ class Patience:
 
         Args:
             now: the time.
-            looked: start time of the newest poll whose messages have arrived. Idle time counts only
-                up to `looked`, because messages may have arrived unseen during a pause of the
-                process.
+            looked: start time of the newest poll that has returned. Idle time counts only up to
+                `looked`, because messages may have arrived unseen during a pause of the process.
             may_decide: whether a decision may be made at the next message. No decision may be made
                 inside a message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.

@@ -25,8 +25,8 @@ class Progress:
         rows: rows read from the stream over all runs.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
-        event_time: latest event time of the last batch only, in whole seconds since 1970; None
-            without event times, or if the time is before 1970.
+        event_time: latest event time of the last batch, in whole seconds since 1970; None without
+            event times, or if the time is before 1970.
 
     Example:
         >>> progress = Progress("t")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detect streams that a training reads although no checkpoint saves their position.
+"""ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
 A data object that only passes on a stream's batches, such as an iterable with a length, can hide
-the stream. The watch detects a hidden stream when the stream is read.
+the stream from the training. The watch detects a hidden stream when the stream is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that, while it is on, refuses unknown streams in the training data.
+    """Watch of a training's reads; while the watch is on, a read of an unknown stream fails.
 
     Args:
         known: streams whose position is saved.
@@ -143,7 +143,7 @@ def signals_deferred() -> bool:
 
 
 def check_read(stream: Any) -> None:
-    """Raise ValueError if the training that reads a stream cannot save the stream's position.
+    """Raise ValueError if a training reads this stream and cannot save the stream's position.
 
     Every stream calls `check_read` before a batch.
 

@@ -27,7 +27,7 @@ def schema_format(name: str, schema: Schema, types: pa.Schema | None = None) -> 
         name: 'arrow', 'json' or 'tsv'.
         schema: the schema.
         types: names and Arrow types of the columns. Default: `message_types` for 'json' and 'tsv';
-            for 'arrow', the types of the first message whose values fit.
+            for 'arrow', the types of the first message that fits the schema.
 
     Raises:
         ValueError: the schema does not decide the type of a column.
@@ -113,7 +113,7 @@ class _SchemaArrowFormat(ArrowFormat):
         self._columns = schema
 
     def _first_schema(self, table: pa.Table) -> pa.Schema:
-        """Return the types of the schema's columns in a message whose values fit."""
+        """Return the types of the schema's columns in a message that fits the schema."""
         first = super()._first_schema(table)
         names = self._columns.raw_columns
         rows = table.select([name for name in names if name in first.names])
@@ -122,7 +122,7 @@ class _SchemaArrowFormat(ArrowFormat):
         return pa.schema([self._typed(field) for field in rows.schema])
 
     def _typed(self, field: pa.Field) -> pa.Field:
-        """Return a column with the type of its lists, if the first message has only empty lists."""
+        """Return a column's field; if all its lists are empty, use the schema's type."""
         kind, column = field.type, self._columns.column(field.name)
         is_empty = pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
         is_known = column.kind in ("list", "history") and column.values not in (None, "key")

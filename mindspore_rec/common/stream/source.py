@@ -211,10 +211,10 @@ class StreamSource:
     def split_by_worker(self, worker: int, workers: int) -> StreamSource:
         """Read only one worker's partitions, in batches with one worker's share of the rows.
 
-        Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions.
-        A worker's batches have `batch_size / workers` rows, rounded to a whole number. Each
-        partition continues at its saved position, even if the number of workers has changed since
-        the save.
+        Worker w reads the partitions with the indexes w, w + workers, ... in this stream's list of
+        partitions. A worker's batches have `batch_size / workers` rows, rounded to a whole number.
+        Each partition continues at its saved position, even if the number of workers has changed
+        since the save.
 
         Args:
             worker: index of this worker, from 0.
@@ -253,7 +253,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal for this worker, whose partitions no other worker reads.
+        """Use a separate journal for this worker, because no other worker reads its partitions.
 
         Args:
             worker: index of this worker, from 0.
@@ -709,7 +709,7 @@ class StreamSource:
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 
     def _own_state(self, states: list[Any]) -> dict[str, Any]:
-        """Return the state from which this stream resumes, made from several workers' states."""
+        """Combine the states of several workers into the state from which this stream resumes."""
         known = [p for p in self._assigned.partitions if p in self.saved_partitions]
         if self._assigned.split is not None:
             return state_of(*self._assigned.split, known, states)

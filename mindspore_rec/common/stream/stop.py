@@ -50,7 +50,7 @@ class StopWhen:
             raise ValueError(f"watermark must be finite, got {self.watermark}")
 
     def before(self, batches: int, seconds: float, watermark: float | None) -> str:
-        """Return the reason to make no further batch, or ""."""
+        """Return the reason why the stream makes no further batch, or ""."""
         if self.batches is not None and batches >= self.batches:
             return f"{batches} batches"
         if self.seconds is not None and seconds >= self.seconds:
@@ -77,7 +77,6 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # A poll that has begun may take long, and waiting for the poll must not become a busy
-            # loop.
+            # A running poll may take long, so the wait for its end must not become a busy loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

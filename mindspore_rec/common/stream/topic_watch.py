@@ -17,7 +17,7 @@ LOOK_SECONDS = 2.0  # between two looks; a look is no request if nothing has cha
 
 
 class TopicWatch:
-    """Watch of a topic, for the thread that reads the topic.
+    """Watch that detects changes of a topic, for the thread that reads the topic.
 
     Args:
         client: client that reads the topic.
@@ -80,7 +80,7 @@ def topic_id(client: LogClient) -> str | None:
 
 
 def check_same_topic(topic: str, before: str | None, now: str | None) -> None:
-    """Raise LookupError if a topic's id has changed and both ids are known.
+    """Raise LookupError if the old and the new id of a topic are known and differ.
 
     Args:
         topic: name of the topic.

@@ -31,18 +31,18 @@ _REPEATED = ("batch_size", "turn_messages", "message_rows", "num_shards", "full_
 class FeatureWorker:
     """Worker that sends the batches of a stream into a channel.
 
-    At intervals, the worker saves one state. The state consists of the position in the stream, the
-    transform's state, the next message's sequence number, and the settings that determine the rows
-    of a message. After a kill, the worker resumes from the last state. The worker repeats the
-    messages that followed the state, with their old sequence numbers. Receivers drop repeated
-    messages.
+    At intervals, the worker saves one state. The state consists of four parts: the position in the
+    stream, the transform's state, the next message's sequence number, and the settings that
+    determine each message's rows. After a kill, the worker resumes from the last state. The worker
+    repeats the messages that followed the state, with their old sequence numbers. Receivers drop
+    repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
     settings, the messages that followed the state. From the next batch on, the worker uses the new
     settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
-    end. After an orderly end, no message follows the state. The transform may change, provided that
-    the new transform makes as many rows from a batch as the old transform.
+    end. After an orderly end, no message follows the state. The transform may change if the new
+    transform makes as many rows from each batch as the old transform.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
@@ -140,7 +140,7 @@ class FeatureWorker:
                 "sender_name, which sends everything anew"
             )
         # After `take_over`, an earlier worker on any host sends no valid message and saves no
-        # state. So from now on, no earlier worker can change the state or the journal.
+        # state. So no earlier worker can change the state or the journal any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -188,7 +188,7 @@ class FeatureWorker:
             self.save()  # before messages by other settings are sent
 
     def _check_repeatable(self, last: int, lost: bool, fixed: Mapping[str, Any]) -> None:
-        """Check that the messages up to the last sent message can be repeated unchanged.
+        """Check that the worker can repeat all sent messages unchanged.
 
         Args:
             last: sequence number of the last sent message.
@@ -358,7 +358,7 @@ def _locked(path: Path) -> FileLock:
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings whose old and new values differ."""
+    """Return the names of the settings that have changed."""
     return [name for name in now if name in before and before[name] != now[name]]
 
 

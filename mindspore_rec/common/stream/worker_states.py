@@ -2,9 +2,9 @@
 """Join the states of a training's workers into one checkpoint value, and split the value again.
 
 If all workers have the same state, for example because the workers split the rows of the same
-batches, the checkpoint has one state. Workers that read different partitions have one state each.
-The states of all workers are stored together, so that a training with any number of workers can
-resume from these states.
+batches, the checkpoint has one state. If the workers read different partitions, each worker has a
+different state. The states of all workers are stored together, so that a training with any number
+of workers can resume from these states.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def states_in(state: Any) -> list[Any] | None:
 
 
 def state_for(state: Any, worker: int, workers: int) -> Any:
-    """Return one worker's state, for an object that needs the same number of workers as before.
+    """Return one worker's state, for an object whose number of workers must not change.
 
     Args:
         state: result of `join_states`.

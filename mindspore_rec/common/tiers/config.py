@@ -27,15 +27,15 @@ class CacheConfig:
     """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
     A row (value, optimizer state, metadata) is stored in the highest tier with room for the row.
-    Rows over a tier's limit are demoted to the next tier. A lookup in training promotes the rows
-    that it reads. A row has the same bits in every tier. Without a config, all rows are in host
-    memory.
+    If a tier has more rows than its limit, some of its rows are demoted to the next tier. A lookup
+    in training promotes the rows that it reads. A row is identical, bit for bit, in every tier.
+    Without a config, all rows are in host memory.
 
     One config may serve several tables. Each table has separate limits, a separate directory and
     separate Redis keys.
 
     Args:
-        device_rows: number of rows in the device's memory (`vocab_cache_size` of upstream), at
+        device_rows: number of rows in the device's memory (MindSpore's `vocab_cache_size`), at
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
@@ -46,19 +46,20 @@ class CacheConfig:
             `rediss://` with TLS. For a cluster, the URL lists one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
-        remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
-            to the SSD tier. Default: no limit.
+        remote_rows: maximum number of rows in the remote tier. If there are more rows, some rows
+            are demoted to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: selects the rows that are demoted from host memory first. With 'lru', the least
-            recently trained rows are demoted first; with 'lfu', the rows that training has looked
-            up least often. Default: 'lru'.
+        policy: rule that selects the rows to demote from host memory. With 'lru', the least
+            recently trained rows are demoted first. With 'lfu', the rows that training has looked
+            up least often are demoted first. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
             are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
             reads the missing rows itself, during the step. Default: 2.
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
             rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this
-            table, which must have the same row size, dtypes and optimizer. Default: 'refuse'.
+            table; row size, dtypes and optimizer must be the same as in the earlier run. Default:
+            'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and

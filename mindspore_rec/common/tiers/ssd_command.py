@@ -40,7 +40,7 @@ def verify(path: Path) -> dict[str, Any]:
 
 
 def compact(path: Path) -> dict[str, Any]:
-    """Drop overwritten and erased rows, and return statistics from before and after."""
+    """Drop overwritten and erased rows; return the statistics before and after the compaction."""
     with _open(path, background_gc=False) as store:
         before = store.stats()
         store.compact()

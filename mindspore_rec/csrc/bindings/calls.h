@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs functions that do not need Python's lock, for calls from Python.
+// Runs functions for calls from Python, after releasing Python's lock.
 #pragma once
 
 #include <pybind11/pybind11.h>

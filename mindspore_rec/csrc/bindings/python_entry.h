@@ -38,9 +38,10 @@ class PythonEntry {
   pybind11::gil_scoped_acquire lock_;
 };
 
-// Registers a function that Python calls at its exit. This function lets no further thread enter,
-// and waits for the threads that have entered. The function waits for at most ten seconds. Python
-// calls this function before the functions that were registered with `atexit` earlier.
+// Registers a function that Python calls at its exit. The registered function stops further threads
+// from entering, and waits for the threads that have entered. The wait takes at most ten seconds.
+// Python calls the registered function before all functions that were registered with `atexit`
+// earlier.
 void WatchPythonsEnd();
 
 }  // namespace msrec

@@ -50,7 +50,8 @@ py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_s
                 with_state);
 }
 
-// Puts rows on the workers that own their keys, with fresh optimizer state.
+// Sends each row to the worker that owns the row's key. The worker stores the row with fresh
+// optimizer state.
 void ImportAll(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);

@@ -205,7 +205,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel has one thread for each row. The thread computes the row's last alpha.
+// The kernel has one thread for each row. The thread computes the row's alpha of the last layer.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;

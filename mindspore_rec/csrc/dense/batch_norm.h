@@ -6,8 +6,8 @@
 // In training, mean and variance are computed over all rows of the batch. So all rows must be
 // complete before the output is computed, and the normalization has two layers: BatchStatistics
 // ends a stage, and Normalization begins the next stage. If several workers share the batch, mean
-// and variance are computed over the rows of all workers, and each worker gets the same bits. In
-// evaluation, the moving statistics are used as mean and variance.
+// and variance are computed over the rows of all workers, and are identical, bit for bit, on all
+// workers. In evaluation, the moving statistics are used as mean and variance.
 #pragma once
 
 #include <memory>

@@ -89,8 +89,8 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns x, which products read. If products read rounded numbers, returns a rounded copy of x in
-// temporary memory.
+// Returns the input x in the form that matrix products read. If matrix products read rounded
+// numbers, returns a rounded copy of x in temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;

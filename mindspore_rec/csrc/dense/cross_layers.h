@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of cross networks. A cross network multiplies its input by the values of later layers.
+// Layers of cross networks. In a cross network, each layer multiplies the network's input by a
+// value that is computed from the previous layer's output.
 #pragma once
 
 #include <utility>

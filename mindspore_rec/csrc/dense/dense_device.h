@@ -36,9 +36,10 @@ class DenseDevice {
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
   virtual void Clear(void* memory, size_t bytes) = 0;
-  // Copies from the host's memory. After the return, the caller may change the host's memory.
+  // Copies from the host's memory to the device's memory. After the return, the caller may change
+  // the host's memory.
   virtual void Upload(const void* from, size_t bytes, void* to) = 0;
-  // Copies to the host's memory, and returns when the copy is complete.
+  // Copies from the device's memory to the host's memory, and returns when the copy is complete.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
   // The thread that runs a program calls Begin before the run and End after the run (`DeviceTurn`).

@@ -4,9 +4,9 @@
 // their gradients are copied from and to the host's memory. All values between inputs and outputs
 // stay on the device.
 //
-// Some layers work on the host once per batch, on vectors as wide as a layer. Examples are packing
-// a cross network, joining the statistics of a batch normalization, and summing up a bias'
-// gradient. The code is the same as for a program on the host, and the work takes microseconds.
+// For some layers, the host computes vectors as wide as the layer, once per batch. Examples are
+// packing a cross network, joining the statistics of a batch normalization, and summing up a bias'
+// gradient. The code is the same as for a program on the host, and runs for microseconds.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element-wise loops of dense layers over blocks of rows. The loops are compiled once for each
-// instruction set, and the instruction set is chosen at the first use. All instruction sets give
-// the same bits.
+// instruction set, and the instruction set is chosen at the first use. The results of all
+// instruction sets are identical, bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -191,7 +191,7 @@ struct Elementwise {
   void (*curves_gradient)(int64_t rows, const NumberCurves& curves, Block x, Block gradient,
                           Target of_x, float* sums);
   // `waves` computes the outputs [numbers, dim] of each row. `waves_gradient` computes the gradient
-  // of x, and adds the gradients of frequencies, weight and bias, which are consecutive, to `sums`.
+  // of x, and adds the consecutive gradients of frequencies, weight and bias to `sums`.
   void (*waves)(int64_t rows, const NumberWaves& waves, Block x, float* scratch, Block output);
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);
@@ -201,8 +201,8 @@ struct Elementwise {
   void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
                                  Target of_x0, Target of_t, Target of_x);
 
-  // Runs a cross network. `factor` is x, rounded if products need rounded factors; products [rows,
-  // layers] = factor weight^T.
+  // Runs a cross network. `factor` is x, which is rounded if matrix products need rounded factors;
+  // products [rows, layers] = factor weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
   // Adds up the gradients of weight, bias and constants over the rows. The three gradients are

@@ -43,7 +43,7 @@ class Layer {
   // gradients.
   virtual bool always_adds() const { return true; }
 
-  // True if the layer reads its inputs only as factors of products.
+  // True if the layer uses its inputs only as factors in matrix products.
   virtual bool reads_factors_only() const { return false; }
   // True if the layer can round its own output and if its backward pass reads only the rounded
   // output.

@@ -55,14 +55,14 @@ class Linear : public Layer {
   // W^T. Backward: gradient of the input [rows, in] = gradient of the output [rows, out] W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
   void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
-  // Returns the weight as a factor of products on a device.
+  // Returns the weight in the form that matrix products on a device read.
   Factor DeviceWeight(const BatchRun& run) const;
   int64_t rounded_ld() const { return (weight_ld() + 7) / 8 * 8; }
   void Activate(const SliceRun& slice) const;
   // Multiplies the gradient of the output by the masks.
   void MaskGradient(const SliceRun& slice) const;
   // Multiplies the gradient of the output by the activation's slope, and rounds the result for
-  // products.
+  // matrix products.
   void ActivationGradient(const SliceRun& slice) const;
   // Number of tiles of the weight's gradient.
   int64_t WeightTiles(const BatchRun& run) const;

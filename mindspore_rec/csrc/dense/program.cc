@@ -160,7 +160,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
 
-// Finds the values that need not be kept in float32, because only products read the values.
+// Finds the values that need not be kept in float32, because only matrix products read the values.
 void DenseProgram::FindOnlyRounded() {
   if (precision_ == Precision::kFloat32) return;
   std::vector<int> writers(values_.size(), 0);

@@ -11,9 +11,9 @@
 //   forward:   pack the weights | each stage: all slices
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
-// A layer that needs all rows, such as a batch normalization, ends a stage. The bits of the results
-// do not depend on which thread runs a task. Slices and tiles depend only on the batch's size, and
-// the sums of slices are added in slice order.
+// A layer that needs all rows, such as a batch normalization, ends a stage. The results are
+// identical, bit for bit, whichever thread runs a task. Slices and tiles depend only on the batch's
+// size, and the sums of slices are added in slice order.
 //
 // The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
 // values for the backward pass, `packed` stores weights in the layout that matrix products need,
@@ -143,7 +143,7 @@ class DenseProgram {
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
-  // Marks a value, or the gradient of a value, as a factor of products.
+  // Records that matrix products use a value, or the gradient of a value, as a factor.
   void UseAsFactor(int value) { values_[value].is_factor = true; }
   void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
 
@@ -273,7 +273,7 @@ class SliceRun {
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // Returns columns of a value or gradient for use as a factor of a product; the numbers are
+  // Returns columns of a value or gradient that a matrix product uses as a factor; the numbers are
   // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
@@ -286,7 +286,7 @@ class SliceRun {
   // True if the value is kept only in rounded form. The layer that writes the value also rounds the
   // value, and does not keep the float32 numbers.
   bool only_rounded(const View& view) const;
-  // Rounds a value or a gradient for products. Does nothing in float32.
+  // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
   // Returns the partial sums of this slice at a column that AddPartialSums has returned.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators over histories: a matrix of the values of all lists, one after the other, and int64
-// offsets of the lists. An int64 constant `form` has the numbers of an operator that are no
-// Tensors. Inputs that an operator does not use have one element of any value.
+// offsets of the lists. An int64 constant `form` contains the settings of an operator. Inputs that
+// an operator does not use have one element of any value.
 #include "ops/operator.h"
 #include "sequence/activations.h"
 #include "sequence/attention.h"
@@ -27,7 +27,7 @@ const float* Floats(const Args& args, int i, const char* name, int64_t columns) 
   return static_cast<const float*>(args.params[i]);
 }
 
-// The lists of argument i, offsets, over the rows of argument `values`.
+// Returns the lists into which the offsets of argument i divide the rows of argument `values`.
 Lists ListsOf(const Args& args, int i, int values) {
   if (!args.IsType(i, "int64") || args.ndims[i] != 1 || args.Size(i) == 0) {
     throw std::invalid_argument("offsets must be an int64 Tensor [B + 1], got " +
@@ -46,8 +46,9 @@ const int64_t* TimesOf(const Args& args, int i, const Lists& lists) {
   return static_cast<const int64_t*>(args.params[i]);
 }
 
-// Arguments of attention: form [heads, kind, has distances, has times], scales [of scores, of
-// weights, epsilon], rows [N, parts width], offsets, times, bias by distance, bias by time.
+// Arguments of an attention, in order: form [heads, kind, has distances, has times], scales [score
+// scale, weight scale, epsilon], rows [N, parts width], offsets, times, bias by distance, bias by
+// time.
 struct AttentionArgs {
   AttentionArgs(const Args& args, int64_t parts)
       : numbers(args.Data<int64_t>(0, "the form", 4)),
@@ -96,8 +97,8 @@ NormForm NormOf(const Args& args) {
   return form;
 }
 
-// Returns the width of the rows of arguments i [B, width] and j [N, width], where the lists of
-// argument `offsets` have a row of i each.
+// Checks that argument i [B, width] has one row per list and is as wide as argument j [N, width],
+// and returns the width.
 int64_t RowsOfLists(const Args& args, int i, int j, const Lists& lists, const char* name) {
   const int64_t width = Dimension(args.ndims, args.shapes, j, 1);
   Floats(args, i, name, width);
@@ -127,7 +128,8 @@ PReluForm PReluOf(const Args& args) {
   return {args.shapes[0][0], width, args.Data<float>(1, "alpha", args.Size(1))};
 }
 
-// form [has times], table [places, dim], times of argument i if the form has them.
+// Arguments: form [has times], table [places, dim], and the times, which are read only if the form
+// has times.
 PlaceForm PlacesOf(const Args& args, int table, int times, const Lists& lists) {
   PlaceForm form;
   Floats(args, table, "the table", -1);
@@ -359,7 +361,7 @@ MSREC_OP(MsrAddRowsGradient) {
 }
 
 // (form [1 if softmax], scores [N, 1], values, offsets, like [B, dim]) -> sums [B, dim],
-//   weights [N, 1]. Of `like`, only the shape is read.
+//   weights [N, 1]. The operator reads only the shape of `like`.
 MSREC_EXPORT std::vector<Shape> MsrPoolValuesInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::ShapeOf(ndims, shapes, 4), msrec::ShapeOf(ndims, shapes, 1)};
 }

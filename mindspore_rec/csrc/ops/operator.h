@@ -95,7 +95,7 @@ class Call {
   void Require(bool fine, const std::string& what) const {
     if (!fine) throw std::invalid_argument(Where(what));
   }
-  // Throws if the operator would read rows that are not from the same state as the loaded weights.
+  // Throws if the operator would read rows that do not belong to the loaded weights.
   void RequireRows() const { CheckRowsGiven(*registered_); }
   IdView Integers(const Args& args, int i, const char* argument) const {
     const bool is_int64 = args.IsType(i, "int64");

@@ -5,10 +5,11 @@
 // cache line (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
 //
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
-// may be higher than the key's own count. To forget a key, the key's estimate is subtracted from
-// its counters. This subtraction may also reduce the estimates of other keys. Each new epoch halves
-// all counts. When an epoch begins, a block's counts are halved only at the next access to the
-// block, so the epoch causes no pause. Not thread safe; each object belongs to one shard.
+// may be higher than the key's own count. To remove a key, the sketch subtracts the key's estimate
+// from the key's counters. This subtraction may also reduce the estimates of other keys. Each new
+// epoch halves all counts. When an epoch begins, a block's counts are halved only at the next
+// access to the block, so the epoch causes no pause. Not thread safe; each object belongs to one
+// shard.
 #pragma once
 
 #include <algorithm>

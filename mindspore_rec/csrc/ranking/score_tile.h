@@ -2,8 +2,8 @@
 //
 // Computes the scores of a tile of users and items. A score is the dot product of a user's vector
 // and an item's vector. The products of the two vectors' elements are added in float32, one after
-// another, in the order of the elements. So the bits of a score do not depend on the tile, the
-// instruction set or the number of threads, and ScoreOf returns the same bits.
+// another, in the order of the elements. So a score is identical, bit for bit, for any tile,
+// instruction set and number of threads. ScoreOf returns the identical score.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 //
 // Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
 // keys may be set and erased between two calls. A key that is present during the whole round is
-// visited once. If the memory grew during the round, the key may be visited twice.
+// visited once. If the memory grows during the round, a key may be visited twice.
 //
 // Any thread may call. A call may throw std::bad_alloc; after the exception, some of the call's
 // keys may already be set.

@@ -10,7 +10,7 @@
 //
 // All methods are thread safe: lookups run in parallel, and a change waits until no other call
 // runs. A change that throws leaves the rows unchanged. Methods throw std::invalid_argument for bad
-// arguments, and std::bad_alloc.
+// arguments, and std::bad_alloc if memory is short.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 // the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
-// SharedDamaged.
+// SharedDamaged for inconsistent memory.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class SharedReader {
 
   // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Return the sequence number of the first root whose state equals the state of `place`'s root.
+  // Return the sequence number of the first root that has the same state as the root in `place`.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }

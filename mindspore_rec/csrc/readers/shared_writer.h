@@ -73,8 +73,8 @@ class SharedWriter {
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
-  // Publish the prepared change, together with `blob` (data about the state) and `status`. First
-  // settles the previous change. If settling throws SharedReaderStuck, the new change stays
+  // Publish the prepared change, together with `blob` (data about the state) and `status`. The call
+  // first settles the previous change. If settling throws SharedReaderStuck, the new change stays
   // prepared.
   void Publish(const std::string& blob, const std::string& status);
   // Publish a new status for the current state. Requires: no change is prepared.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GradientSum: the gradients of a step, summed by key over all lookups of the table. The gradients
-// of a key are added in the order of positions, lookup after lookup. So the bits of the sum do not
-// depend on the number of threads. Several lookups give the same bits as one lookup of all their
-// ids.
+// of a key are added in the order of positions, lookup after lookup. So the sum is identical, bit
+// for bit, for any number of threads. The sum over several lookups is identical, bit for bit, to
+// the sum over one lookup of all their ids.
 //
 // A gradient belongs to the value that the lookup has returned. If a key has no row, the lookup
 // returns the unknown value. If a later lookup in the step creates a row for the key, the gradient

@@ -30,7 +30,8 @@ void Pack(int64_t value, float* words) {
   words[2] = static_cast<float>(bits & kLow);
 }
 
-// The events of one user while a batch is processed; `numbers` has time and values of each event.
+// The events of one user while a batch is processed; `numbers` contains the time and the values of
+// each event.
 class Events {
  public:
   void Read(const KeptLayout& layout, const float* row) {
@@ -95,8 +96,8 @@ EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, co
     if (batch.user[i] >= 0) {
       Events& events = users[static_cast<size_t>(batch.user[i])];
       if (idle_seconds > 0 && events.size() > 0) {
-        // Unsigned, because the difference of two int64 can be out of range. The newest event of a
-        // foreign row may be later than the clock.
+        // The subtraction is unsigned, because the difference of two int64 can be out of range. In
+        // a row that KeepEvents did not write, the newest event may be later than the clock.
         const int64_t newest = events.time(events.size() - 1);
         const uint64_t idle = static_cast<uint64_t>(*clock) - static_cast<uint64_t>(newest);
         if (newest < *clock && idle > static_cast<uint64_t>(idle_seconds)) events.Clear();

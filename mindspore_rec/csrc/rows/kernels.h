@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops over the floats of a row. The loops are compiled once per instruction set, and the
-// instruction set is chosen at the first use. All instruction sets compute the same bits: no loop
-// uses fused multiply-adds, and every reduction adds in one fixed order.
+// instruction set is chosen at the first use. The results of all instruction sets are identical,
+// bit for bit, because no loop uses fused multiply-adds and every reduction adds in one fixed
+// order.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 #include "init/initializer.h"
 #include "util/number_type.h"
 
-// Defined if the loops are also compiled for the vector instruction sets of x86-64, in addition to
-// the portable loops.
+// MSREC_VECTOR_SETS is defined if the loops are compiled not only for the portable set, but also
+// for the vector instruction sets of x86-64.
 #if defined(__x86_64__) && !defined(MSREC_BASE_SET_ONLY)
 #define MSREC_VECTOR_SETS
 #endif
@@ -65,8 +66,8 @@ struct Kernels {
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // Does the same as accumulate for a gradient in bfloat16. The result has the same bits as for the
-  // same gradient in float32.
+  // Does the same as accumulate for a gradient in bfloat16. The result is identical, bit for bit,
+  // to the result for the same gradient in float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);

@@ -16,8 +16,8 @@
 // the range of float16 becomes the nearest number that the row can represent. If all numbers in a
 // row are equal, all their codes are equal: the least code whose scale is a finite float16. The
 // scale of a row of equal numbers is rounded to the nearest float16. A row with an infinity or
-// a NaN becomes all NaN: scale and offset are NaN, and the codes are 0. (NumPy's version, with the
-// same bits: mindspore_rec/common/rows/quantise.py.)
+// a NaN becomes all NaN: scale and offset are NaN, and the codes are 0. The NumPy version of this
+// code, mindspore_rec/common/rows/quantise.py, computes identical rows.
 #pragma once
 
 #include <cstddef>

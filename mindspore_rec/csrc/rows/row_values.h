@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions that read and write the numbers of one row as float32, for all number types of a
-// layout. Writing a number rounds it to the nearest number of the row's type. A number that is read
-// and then written keeps its bits. To read or write many rows, use the kernels (rows/kernels.h).
+// layout. Writing a number rounds it to the nearest number of the row's type. Reading a number and
+// writing it back does not change the number. To read or write many rows, use the kernels
+// (rows/kernels.h).
 #pragma once
 
 #include "rows/row_layout.h"

@@ -23,7 +23,7 @@ void ForActivationBlocks(int64_t rows, ThreadPool* pool, const Fn& fn) {
   });
 }
 
-// Sums the blocks' rows [blocks, width] in their order.
+// Adds up the partial sums [blocks, width] of all blocks, in the order of the blocks.
 std::vector<double> SumOfBlocks(const std::vector<float>& partial, int64_t width) {
   std::vector<double> sums(static_cast<size_t>(width));
   for (size_t k = 0; k < partial.size(); ++k) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dice and PReLU over the rows of a matrix [rows, width], and their gradients. Sums over rows go in
-// blocks of a fixed size, in a fixed order.
+// Dice and PReLU over the rows of a matrix [rows, width], and their gradients. Sums over rows are
+// computed in blocks of a fixed size, in a fixed order.
 #pragma once
 
 #include <cstdint>

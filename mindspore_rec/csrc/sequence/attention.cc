@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-// Memory of this thread's loops.
+// Scratch memory for the loops of this thread.
 float* LoopMemory(int64_t floats) {
   thread_local AlignedMemory memory;
   return static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(floats)));

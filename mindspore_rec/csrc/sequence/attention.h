@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Causal self-attention over lists of values, and its gradient. List i of a batch is rows
-// offsets[i] to offsets[i + 1] of a matrix, oldest first. A row has the queries of all heads, then
-// the keys, then the values: [3 heads dim]. A row attends to itself and to earlier rows of its
-// list.
+// Causal self-attention over lists of values, and its gradient. List i of a batch consists of the
+// rows [offsets[i], offsets[i + 1]) of a matrix, oldest first. A row [3 heads dim] consists of the
+// queries of all heads, the keys, and the values. A row attends to itself and to earlier rows of
+// its list.
 //
-// No padding is computed: the time follows the sum of squared lengths. The scores of a list are
-// never stored whole: 16 rows of them exist at a time, and the gradient computes them again. Each
-// list belongs to one task, and sums over lists go in a fixed order, so the number of threads
-// never changes a bit.
+// No padding rows are computed, so the time grows with the sum of the squared lengths. Only 16 rows
+// of a list's scores are in memory at a time, and the gradient computes the scores again. Each list
+// belongs to one task, and sums over lists are computed in a fixed order. So the results are
+// identical, bit for bit, for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct AttentionGradient {
 void Attend(const AttentionForm& form, const Lists& lists, const float* qkv, float* output,
             ThreadPool* pool);
 
-// Writes the gradients, given the gradient of the output [N, width].
+// Computes the gradients from the gradient of the output [N, width].
 void AttendGradient(const AttentionForm& form, const Lists& lists, const float* qkv,
                     const float* of_output, const AttentionGradient& gradient, ThreadPool* pool);
 

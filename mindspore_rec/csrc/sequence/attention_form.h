@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AttentionForm: the numbers and biases of an attention.
+// AttentionForm: the settings and the biases of an attention.
 #pragma once
 
 #include <cstdint>
 
 namespace msrec {
 
-// Function that makes weights of scores.
+// Function that turns scores into weights.
 enum class Attention {
   kSoftmax = 0,  // the softmax of the scores / sqrt(dim)
   kSilu = 1,     // the SiLU of each score / the largest length, as in HSTU
@@ -19,8 +19,9 @@ struct AttentionForm {
   int64_t dim = 1;            // of a head
   float score_scale = 1.0f;   // of the product of query and key
   float weight_scale = 1.0f;  // of a SiLU
-  // Added to the scores: an element for each distance of rows, the last one also for all larger
-  // distances; and for each bucket of a difference of times. Null: none.
+  // Biases that are added to the scores; null means no bias. `by_distance` has an element for each
+  // distance between two rows; the last element is also added for all larger distances. `by_time`
+  // has an element for each bucket of time differences.
   const float* by_distance = nullptr;
   int64_t distances = 0;
   const float* by_time = nullptr;
@@ -30,8 +31,10 @@ struct AttentionForm {
   int64_t width() const { return heads * dim; }
 };
 
-// Differences of times fall into buckets: 0 for at most 0, otherwise the number of the difference's
-// bits: 1 for 1, 2 for 2 and 3, 3 for 4 to 7. The last bucket also has all larger differences.
+// Time differences are divided into buckets. A difference of at most 0 is in bucket 0; for all
+// other differences, the bucket is the number of bits of the difference. So 1 is in bucket 1, 2 and
+// 3 are in bucket 2, and 4 to 7 are in bucket 3. The last bucket also contains all larger
+// differences.
 constexpr int64_t kMostTimeBuckets = 48;
 
 }  // namespace msrec

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner part of an HSTU block, and its gradient: from a projected row [4 width], queries, keys,
-// values and gates, of each of which the SiLU is taken, to the attention, whose rows are normalized
-// and multiplied by the gates. See sequence/attention.h.
+// The inner part of an HSTU block, and its gradient. A projected row [4 width] consists of queries,
+// keys, values and gates, to which the SiLU is applied. The rows of the attention are normalized
+// and then multiplied by the gates. See sequence/attention.h.
 #pragma once
 
 #include "sequence/attention_form.h"
@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// Writes the attention [N, width], which the gradient needs, and output [N, width].
+// Writes the output [N, width], and the attention [N, width], which the gradient needs.
 void GatedAttend(const AttentionForm& form, const RowScales& norm, const Lists& lists,
                  const float* projected, float* attended, float* output, ThreadPool* pool);
 

@@ -9,7 +9,7 @@ namespace msrec {
 namespace {
 
 constexpr double kTasks = 64.0;
-// Work of a list or a row besides its products, in rows.
+// Work per list, or per row of an attention, that does not depend on the length; counted in rows.
 constexpr double kFixedWork = 16.0;
 
 double WorkOf(int64_t length, Work work) {

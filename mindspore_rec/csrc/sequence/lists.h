@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of a batch, by their offsets, and their division into tasks of similar work. The division
-// depends on the lists only, so sums over tasks in the tasks' order have the same bits for any
-// number of threads.
+// Lists of a batch, which offsets describe, and their division into tasks of similar work. The
+// division depends only on the lists. So sums over tasks, in the order of the tasks, are identical,
+// bit for bit, for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace msrec {
 
 class Lists {
  public:
-  // Throws unless offsets[0] is 0, the offsets never decrease, and the last of them is `values`.
+  // Throws unless offsets[0] is 0, the offsets never decrease, and the last offset is `values`.
   Lists(const int64_t* offsets, int64_t count, int64_t values);
 
   int64_t count() const { return count_; }
@@ -34,13 +34,13 @@ struct ListTask {
   int64_t first, last;
 };
 
-// Growth of the work of a list with its length.
+// The work of a list grows with the list's length, or with the square of the length.
 enum class Work { kLength, kSquare };
 
-// Returns at most about 64 tasks, and one more for each list that is long for the batch.
+// Returns at most 65 tasks; all tasks but one have at least 1/64 of the total work.
 std::vector<ListTask> DivideLists(const Lists& lists, Work work);
 
-// Runs fn(index, task) for each task in parallel. The tasks of most work begin first.
+// Runs fn(index, task) for each task in parallel. The tasks with the most work begin first.
 template <typename Fn>
 void ForTasks(const std::vector<ListTask>& tasks, ThreadPool* pool, const Fn& fn) {
   pool->ParallelFor(static_cast<int64_t>(tasks.size()),

@@ -42,7 +42,8 @@ void AddPlaces(const PlaceForm& form, const Lists& lists, const float* values, c
 
 void PlaceGradient(const PlaceForm& form, const Lists& lists, const float* of_output,
                    float* of_table, ThreadPool* pool) {
-  // The values of each place, in their order: a counting sort.
+  // Sort the values by place with a counting sort, which keeps the order of values with the same
+  // place.
   std::vector<int64_t> ends(static_cast<size_t>(form.places) + 1);
   std::vector<int64_t> sorted(static_cast<size_t>(lists.values()));
   for (int64_t i = 0; i < lists.count(); ++i) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learned vectors of places in a list: a row of a table is added to each value. The place of a
-// value is its distance from the newest value of its list or, with times, the bucket of the
-// difference of their times (sequence/attention.h). The table's last row is also for all larger
+// Learned vectors for places in a list. A table has one row per place, and the row of a value's
+// place is added to the value. Without times, the place is the value's distance from the newest
+// value of the list. With times, the place is the bucket of the difference between the times of
+// these two values (sequence/attention_form.h). The table's last row is also used for all larger
 // distances and differences.
 #pragma once
 
@@ -19,11 +20,12 @@ struct PlaceForm {
   const int64_t* times = nullptr;  // of each value; null: distances
 };
 
-// Writes values + the rows of their places, [N, dim].
+// Writes output [N, dim]: each value plus the row for its place.
 void AddPlaces(const PlaceForm& form, const Lists& lists, const float* values, const float* table,
                float* output, ThreadPool* pool);
 
-// Writes the gradient of the table: sums of rows, each in the order of the values.
+// Writes the gradient of the table. The gradients of a row's values are added in the order of the
+// values.
 void PlaceGradient(const PlaceForm& form, const Lists& lists, const float* of_output,
                    float* of_table, ThreadPool* pool);
 

@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Calls fn(list, first value, one behind the last) for all lists in parallel.
+// Calls fn(list, first value, last value + 1) for all lists in parallel.
 template <typename Fn>
 void ForLists(const Lists& lists, ThreadPool* pool, const Fn& fn) {
   ForTasks(DivideLists(lists, Work::kLength), pool, [&](size_t, const ListTask& task) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops over one list, for each instruction set. All sets give the same bits.
+// The loops over one list, for each instruction set. The results of all instruction sets are
+// identical, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct AttentionList {
   const int64_t* times;
 };
 
-// Of a normalization: what its normalized columns are multiplied by, what is added to them.
+// A normalization multiplies the normalized columns by `scale`, and then adds `shift`.
 struct RowScales {
   const float* scale;  // [width]
   const float* shift;  // [width]
@@ -37,7 +38,8 @@ struct GatedSums {
   float* shift;  // [width]
 };
 
-// Of a Dice: for each column, the slope below 0, and the moments that normalize it.
+// Parameters of a Dice: for each column, the slope below 0, and the moments that normalize the
+// column.
 struct DiceColumns {
   const float* alpha;
   const float* mean;
@@ -57,7 +59,7 @@ struct SequenceKernels {
   int64_t (*attention_memory)(const AttentionForm& form, int64_t length);
   void (*attend)(const AttentionForm& form, const AttentionList& list, float* output,
                  float* memory);
-  // Writes of_qkv and adds to the sums.
+  // Writes the gradient of_qkv, and adds the gradients of the biases to `sums`.
   void (*attend_gradient)(const AttentionForm& form, const AttentionList& list,
                           const float* of_output, float* of_qkv, const AttentionSums& sums,
                           float* memory);
@@ -68,7 +70,8 @@ struct SequenceKernels {
   void (*norm_rows_gradient)(int64_t rows, int64_t width, const float* x, const float* scale,
                              float epsilon, const float* of_output, float* of_x, float* of_scale,
                              float* of_shift);
-  // The same for a gated attention; the rows of a list are projected rows [4 width].
+  // The functions gated_* compute a gated attention; the rows of a list are projected rows [4
+  // width].
   int64_t (*gated_memory)(const AttentionForm& form, int64_t length);
   void (*gated_attend)(const AttentionForm& form, const AttentionList& list, const RowScales& norm,
                        float* attended, float* output, float* memory);
@@ -80,10 +83,11 @@ struct SequenceKernels {
   void (*column_moments)(int64_t rows, int64_t width, const float* x, float* mean, float* squares);
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     float* output);
-  // Adds to the sums.
+  // Adds the sums over these rows to `sums`.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x, given the means of slopes and dots; 0 if the moments are constants.
+  // Writes the gradient of x. `means` contains the means of slopes and dots, which are 0 if the
+  // moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
@@ -96,9 +100,10 @@ struct SequenceKernels {
   float (*dot)(int64_t n, const float* x, const float* y);
 };
 
-// The set with this name, or null if this CPU lacks it.
+// Returns the kernels for the instruction set `name`, or null if this CPU does not support the set.
 const SequenceKernels* FindSequenceKernels(const char* name);
-// The set that the environment selects (MINDSPORE_REC_SIMD), or the fastest.
+// Returns the kernels for the instruction set in MINDSPORE_REC_SIMD, or for the best instruction
+// set of this CPU.
 const SequenceKernels& ActiveSequenceKernels();
 
 }  // namespace msrec

@@ -23,7 +23,8 @@ bool Same(const IdFilter& a, const IdFilter& b) {
 
 size_t BytesOf(const IdView& ids) { return ids.size * (ids.is_int64 ? 8 : 4); }
 
-// Calls fn(shard, i) for the place i of each distinct key of a batch whose keys are unique.
+// Calls fn(shard, i) for each distinct key of a batch; i is the key's place in the batch. The
+// batch's keys must have been made unique.
 template <typename Fn>
 void ForKeys(const Batch& batch, Fn fn) {
   for (int s = 0; s < kNumShards; ++s) {

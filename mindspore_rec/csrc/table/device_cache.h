@@ -77,8 +77,9 @@ class DeviceCache {
 
   // ---- moves
 
-  // Returns the rows whose newest value is only on the device, for FinishMove. If the memory is
-  // shared, FetchDirty writes the changed rows back itself and returns no rows.
+  // Returns the rows that FinishMove must store, because their newest values are only on the
+  // device. If the memory is shared, FetchDirty writes the changed rows back itself and returns no
+  // rows.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
   // `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes do not match

@@ -89,7 +89,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   if (seconds <= context.time) return;
   const bool first = context.time == 0;
   context.time = static_cast<uint32_t>(seconds);
-  // In rows that are older than the first event time, the time is set to the first event time.
+  // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
     // If there was an earlier first event time, the clock has been reset to "no event time" since
     // then. Rows that have the earlier first event time no longer match the kept digest.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evictor: decides which rows of a table are evicted, and when. Rows are evicted by age at the
-// horizon, by norm, or because of the capacity. Rows that are due are invisible at once. A sweep
-// frees the memory of due rows, one slice per step. The evictor keeps the table's clock and the
-// horizon, at which ages are measured. Evictor is a part of a table; the caller must hold the
-// table's mutex.
+// Evictor: decides which rows of a table are evicted, and when. A row is evicted because of its age
+// at the horizon, because of its norm, or because the table exceeds its capacity. Rows that are due
+// are invisible at once. A sweep frees the memory of due rows, one slice per step. The evictor
+// keeps the table's clock and the horizon, which is the time at which ages are measured. Evictor is
+// a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class Evictor {
   void Trigger(bool at_once);
 
  private:
-  // Set the horizon and the epochs to the clock's time. With Eviction::on_trigger, the horizon does
-  // not change.
+  // Set the horizon to the clock's time, and update the epochs for the clock's time. With
+  // Eviction::on_trigger, the horizon does not change.
   void FollowClock();
   // Evict the due rows of one slice, and rows over the capacity.
   void EvictSlice();

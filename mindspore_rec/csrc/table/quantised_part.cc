@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kQuantisedRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
-// Return at most `most` ids, beginning with number `first`.
+// Return at most `most` ids, beginning with the id at index `first`.
 IdView PartOf(const IdView& ids, size_t first, size_t most) {
   IdView part = ids;
   part.data = static_cast<const char*>(ids.data) +

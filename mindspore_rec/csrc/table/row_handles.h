@@ -10,8 +10,8 @@
 // In a table over workers, a handle contains the index of the worker that has the row. The worker's
 // index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
 // writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
-// The hash covers the row's key, the row's place, and the structure version when the handle was
-// created. So only handles that the table has created are accepted. The version changes when a row
+// The hash covers the row's key, the row's place, and the structure version at the handle's
+// creation. So only handles that the table has created are accepted. The version changes when a row
 // leaves the table and when rows get another layout. So an accepted handle always belongs to its
 // original row. RowHandles is a part of a table; the caller must hold the table's mutex.
 #pragma once
@@ -64,8 +64,8 @@ class RowHandles {
   Tags Now() const;
   // Reserve memory, so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
-  // Fill handles [batch.n, 2] for the ids of a batch whose batch->row is filled. If `trained` is
-  // false, every handle is a handle of a key without a row. Requires Reserve.
+  // Fill handles [batch.n, 2] for the ids of a batch. Requires that batch->row is filled. If
+  // `trained` is false, every handle is a handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle
   // is from another table or is forged, or if its row has left the table.

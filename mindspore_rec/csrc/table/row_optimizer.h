@@ -39,8 +39,8 @@ class RowOptimizer {
   // existing rows are unchanged.
   Relaid Relay(const Rule& rule);
   // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
-  // queue in front of the old lower tiers, which the table no longer uses; returns null if there
-  // are no lower tiers.
+  // queue in front of the old lower tiers; the table no longer uses this queue. Returns null if
+  // there are no lower tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
   // Return the constants of one step. Throws if an argument of the step is out of range. Throws

@@ -65,10 +65,10 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // Copy the rows of ids to out [ids.size, dim]. The rows in `out`, and later in the gradient, are
-  // ids.stride rows apart. Insert, count and touch the rows. Returns the ticket for Accumulate.
-  // Throws NoOptimizer if no optimizer is bound, because a table without an optimizer would never
-  // learn. A bfloat16 output requires a table with bfloat16 values.
+  // Copy the rows of ids to out [ids.size, dim]. In `out`, and later in the gradient, the rows of
+  // consecutive ids are ids.stride rows apart. Insert, count and touch the rows. Returns the ticket
+  // for Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an
+  // optimizer would never learn. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
   // `train` is true for a training lookup, and false for an evaluation lookup.
@@ -126,11 +126,12 @@ class Table {
 
   // ---- over workers (workers/) ----
 
-  // A training lookup in two parts, so that workers can agree between the parts. PrepareLookup does
-  // all operations that may fail, and makes no visible change. FinishLookup completes the first
-  // prepared lookup as LookupTrain does. If `handles` is not null, FinishLookup completes the
-  // lookup as LookupWithHandles does, without a ticket. FinishLookup fails only if other threads
-  // have used the table since PrepareLookup and, in addition, memory runs out or a tier fails.
+  // The next two methods are the two parts of a training lookup, so that workers can agree between
+  // the parts. PrepareLookup does all operations that may fail, and makes no visible change.
+  // FinishLookup completes the first prepared lookup as LookupTrain does. If `handles` is not null,
+  // FinishLookup completes the lookup as LookupWithHandles does, without a ticket. FinishLookup
+  // fails only if other threads have used the table since PrepareLookup and, in addition, memory
+  // runs out or a tier fails.
   // Requires: the table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);

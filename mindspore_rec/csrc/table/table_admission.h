@@ -21,7 +21,7 @@ class TableAdmission {
 
   void SetThreshold(int64_t threshold);
   // Return the counts of keys without rows: ExportCounters returns exact counters as metadata, and
-  // ExportSketch returns the sketch's memory.
+  // ExportSketch returns the bytes of the sketch.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
   // Set counters. If memory runs out, some counters may already be set. Keys with a row are

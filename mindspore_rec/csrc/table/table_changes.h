@@ -27,16 +27,16 @@ class TableChanges {
   // If `sweep` is false, rows that are due but not freed yet are left out. A reader can find the
   // due rows from the table's clock and eviction rules.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
-  // Drop the changes recorded before the mark; 0 stops recording.
+  // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
 
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
-  // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
-  // if a static table is cleared, or if an age limit is turned on or off. The digest is also
-  // dropped if a damaged row in a lower tier is replaced. The digest is also dropped when a mark is
-  // set while a row's newest value is in device memory that the host cannot access. To keep a
-  // digest again after a drop, call KeepDigest after the next mark. Requires a mark. If reading a
-  // row throws an exception, KeepDigest throws the exception and keeps no digest.
+  // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
+  // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
+  // if a damaged row in a lower tier is replaced. The digest is also dropped when a mark is set
+  // while a row's newest value is in device memory that the host cannot access. To keep a digest
+  // again after a drop, call KeepDigest after the next mark. Requires a mark. If reading a row
+  // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
   // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the

@@ -29,8 +29,8 @@ class TableClock {
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, or 0 if the table never had an event time. In a row
-  // that is older than the first event time, the time is set to the first event time.
+  // Return the first event time of the table, or 0 if the table never had an event time. If a row
+  // is older than the first event time, the row's time is set to the first event time.
   uint32_t first_time();
 
  private:

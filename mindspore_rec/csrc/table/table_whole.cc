@@ -95,8 +95,8 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
-    // Promote is the last operation that may fail. Rows that are replaced are promoted without
-    // their contents.
+    // Promote is the last operation that may fail. If the rows will be overwritten, they are
+    // promoted without their contents.
     core_.cache->host.Promote(
         batch.get(), rows.values != nullptr ? LookupPurpose::kReplace : LookupPurpose::kUpdate);
   } else {
@@ -143,14 +143,15 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
-    // Every row of a vocabulary has its first value again. A caller who wants the digest must
-    // request it again.
+    // Every row of a vocabulary has its first value again. The kept digest does not match the first
+    // values, so the digest is dropped.
     if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {
       core_.cache->tiers.Queue().Drain();
     } catch (const std::exception& error) {
-      // All reads and writes go through the queue, so for every read, the table is already empty.
+      // All reads and writes go through the queue, which already treats the tier as empty, so reads
+      // find no rows.
       throw std::runtime_error(core_.Where(
           "is empty now, but a tier below it could not be emptied yet, which is tried again "
           "before it is used: " +

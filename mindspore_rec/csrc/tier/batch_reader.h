@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// A piece of a file, in whole blocks.
+// A piece of a file that consists of whole blocks.
 struct Extent {
   const File* file;
   uint64_t offset;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Env: the interface for all file access of the tiers. Tests replace the Env to inject faults.
-// Env::Posix() accesses real files. Every failure is an IoError with the operation, the path and
-// the reason. Any thread may use an Env. Any number of threads may read a File, but only one thread
-// at a time may write the File.
+// Env::Posix() accesses real files. Every failure is reported as an IoError that names the
+// operation, the path and the reason. Any thread may use an Env. Any number of threads may read a
+// File, but only one thread at a time may write the File.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// An operation of the system failed. The errno is code().value().
+// A system call failed. The errno is code().value().
 class IoError : public std::system_error {
  public:
   IoError(int error, const std::string& what, std::string path);

@@ -115,8 +115,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries for which the home places do not suffice use the places
-  // up to `end`.
+  // Home places are [0, capacity). Entries that do not fit into the home places use the places from
+  // `capacity` up to `end`.
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

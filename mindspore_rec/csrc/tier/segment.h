@@ -53,7 +53,7 @@ class Segment {
   // Returns the number of records that an unsealed segment is guaranteed to have.
   SyncMark LoadMark() const;
 
-  // Appends footer and trailer to the last record, and truncates the file at the trailer's end.
+  // Appends footer and trailer after the last record, and truncates the file at the trailer's end.
   // `keys` are the keys of the records. The caller syncs the file. Repeated calls are allowed.
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 

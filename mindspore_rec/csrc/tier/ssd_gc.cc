@@ -28,8 +28,8 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 }  // namespace
 
 // The log may have up to gc_ratio records per live row, plus one segment. Because of the extra
-// segment, small tiers are not collected. Writers wait if the log exceeds the limit of the log by 8
-// % and two segments.
+// segment, small tiers are not collected. Writers wait if the log exceeds its limit by about 8 %
+// plus two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;

@@ -6,16 +6,16 @@
 // append. A walk reads the log in order. The walk returns a record if the index points to this
 // record when the record is read. A walk that reaches the end of the log finds every row. If
 // writers append so fast that the walk does not reach the end, the walk stops after twice the
-// initial size of the log. The walk then searches the index, part by part, for keys whose rows lie
-// after the point where the walk stopped, and reads the rows of these keys. If the index points to
-// a row before the point where the walk stopped, the walk has already returned the row.
+// initial size of the log. The walk then searches the index, part by part, for rows after the point
+// where the walk stopped, and reads these rows. If the index points to a row before the point where
+// the walk stopped, the walk has already returned the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts. All doubts are resolved together, at the
 // latest at the end of the walk. Between two walks through the index, a scan reads many records. So
-// damaged records slow a scan only by a constant factor. No live row is missed if a doubt is
-// checked late, because the index never points to a record again after it has stopped pointing to
-// this record.
+// damaged records slow a scan only by a constant factor. A doubt may be checked late without
+// missing a live row: once the index no longer points to a record, the index never points to that
+// record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -248,8 +248,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // If `doubts` belongs to a different segment with this ordinal, then that segment or the given
-    // segment has been removed.
+    // Two segments have had this ordinal: the segment in `doubts` and the argument `segment`. One
+    // of these two segments has been removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;

@@ -10,13 +10,14 @@
 //  * Read returns the newest row of a key. If the newest row cannot be read, Read throws
 //    Corruption. Every record is checked by CRC32C, and the index points only to the newest
 //    records.
-//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. Of the
-//    writes after the last Flush, the tier has all writes up to some moment. An incomplete record
-//    at the end of the log is dropped. If earlier data are damaged, Corruption is thrown.
+//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. The tier
+//    also contains the writes after the last Flush up to some moment. An incomplete record at the
+//    end of the log is dropped. If earlier data are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written;
 //    other errors do not require this.
-//  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
+//  * Only one process at a time can open a tier for writing (ensured by a lock on the directory's
+//    LOCK file).
 //  * A Scan reads the log in order, one or two megabytes at a time. A Scan needs memory for a few
 //    buffers of one or two megabytes. At the end, the scan reads one by one the rows that were
 //    appended during the scan.

@@ -41,10 +41,11 @@ class TierScan {
   virtual ~TierScan() = default;
 
   // Replaces the contents of `keys` and `rows` (n * row_bytes bytes) by the next rows. Next returns
-  // at least one and at most max(1, most) rows. Except at the end, Next returns at least about most
-  // / 2 rows. After the last row was returned, every call of Next returns false and no rows. Throws
-  // IoError or Corruption. If Next throws, the contents of `keys` and `rows` are undefined, and the
-  // next call reads the same rows again. If the tier is closed, every call throws.
+  // at least one and at most max(1, most) rows. Except at the end of the walk, Next returns at
+  // least about most / 2 rows. After the last row was returned, every call of Next returns false
+  // and no rows. Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows`
+  // are undefined, and the next call reads the same rows again. If the tier is closed, every call
+  // throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 

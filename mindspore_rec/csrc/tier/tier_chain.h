@@ -73,7 +73,7 @@ class TierChain : public Tier {
   // Number of writes that have put rows into the first level. A counted write may not yet have
   // erased older copies of the written rows from the levels below the first.
   std::atomic<uint64_t> ascents_{0};
-  // Keys of a failed spill, whose rows may be both in a level and in the next level.
+  // Keys of a failed spill; their rows may be both in a level and in the next level.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

@@ -87,7 +87,7 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
 }
 
 void WriteBehind::Push(std::shared_ptr<Part> part) {
-  // The keys are distinct, so the set numbers each key by its index in part->keys.
+  // The keys are distinct, so the number of a key in the set is the key's index in part->keys.
   part->set.Reset(part->keys.size());
   for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);
@@ -198,9 +198,9 @@ void WriteBehind::Clear() {
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part that is being written stays in the queue until its write is done or has failed. After
-  // that write, the background thread clears the tier. Writes that were queued before a clear are
-  // dropped.
+  // The part that is being written stays in the queue until its write is done or has failed. When
+  // the write of this part has ended, the background thread clears the tier. Writes that were
+  // queued before a clear are dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

@@ -36,7 +36,7 @@ class WriteBehind {
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
-  // Do the same as Tier::Read and Tier::Contains, over queue and tier together.
+  // Do the same as Tier::Read and Tier::Contains, but for the queue and the tier together.
   void Read(const int64_t* keys, size_t n, char* rows, bool* found);
   void Contains(const int64_t* keys, size_t n, bool* found);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AppendLog: a list that grows at its end, in blocks that never move. Appending copies no old
+// AppendLog: a list that grows at its end, in blocks that never move. Appending does not copy old
 // elements. If a change must not fail halfway, its caller can reserve room first.
 #pragma once
 

@@ -109,7 +109,7 @@ class Communicator {
   // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` points
   // to all_bytes[rank()] bytes, and may point to the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
-  // Returns when all workers have called Barrier.
+  // Does not return before all workers have called Barrier.
   void Barrier();
 
   // Any thread may send and receive single messages, also during collective calls. Each message is

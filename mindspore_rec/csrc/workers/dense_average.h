@@ -12,14 +12,14 @@
 
 namespace msrec {
 
-// Writes the sums of the gradients over workers, with the same bits on all workers. The gradients
-// of each worker are multiplied by the worker's weight in the step. The gradients at gradients[i]
-// have sums[i].size floats.
+// Writes the sums of the gradients over workers; the sums are identical bit for bit on all workers.
+// The gradients of each worker are multiplied by the worker's weight in the step. The gradients at
+// gradients[i] have sums[i].size floats.
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<SummedSpan>& sums);
 
-// Throws WorkerError on all workers unless the parameters of all workers have the same bits. The
-// message names the first parameter that differs.
+// Throws WorkerError on all workers unless the parameters of all workers are identical bit for bit.
+// The message names the first parameter that differs.
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names);
 

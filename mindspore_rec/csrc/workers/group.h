@@ -54,8 +54,8 @@ class WorkerGroup {
   std::vector<float> weights() const;
   float weight() const;
   // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.
-  // Each sample has the same number of rows. Before the first BeginStep, all workers are assumed to
-  // have the same number of rows.
+  // The method assumes that each sample has the same number of rows. Before the first BeginStep,
+  // all workers are assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
   // sends no keys.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creates the tables of a process that is one of several workers, and the exchange of its
-// operators.
+// Creates the tables of a worker process, and the exchange that its operators use.
 #pragma once
 
 #include <memory>

@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// MPI tags: collective calls, then single messages, then pieces of long messages.
+// MPI tags: first the tag of collective calls, then the tags of single messages, then the tags of
+// pieces of long messages.
 constexpr int kCollectiveTag = 0;
 constexpr int kFirstMessageTag = 1;
 constexpr int kFirstPieceTag = kFirstMessageTag + Communicator::kMaxTag + 1;

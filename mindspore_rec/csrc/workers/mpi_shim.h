@@ -14,7 +14,7 @@ constexpr int kMpiShimVersion = 1;
 constexpr const char* kMpiShimSymbol = "MsrecMpiShim";
 constexpr int kMpiAnySource = -1;
 
-// An MPI request. The value for "none" depends on the MPI library (`null_request`).
+// An MPI request. The value that means "no request" depends on the MPI library; see `null_request`.
 using MpiRequest = uintptr_t;
 using MpiHandle = uintptr_t;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PackedKeys: the distinct keys of a batch, in the order of the messages; the keys for worker 0 are
-// first. For a replicated table, there is one part, which goes to each worker. Rows are received,
-// and gradients are sent, in the order of the keys.
+// first. For a replicated table, there is one part, which is sent to every worker. Rows are
+// received, and gradients are sent, in the order of the keys.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all workers and in repeated runs. This file also
-// declares a check that all workers have the same bits.
+// Sums over workers. The sums are identical bit for bit on all workers and in repeated runs. This
+// file also declares a check that the data of all workers are identical bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@ struct SummedSpan {
 // workers r. The sum is computed in float32, in the order of ranks. A worker with weight 0 adds
 // nothing, even if its data are NaN or infinite. `weights` contains size() numbers, which are the
 // same on all workers. With the type kBFloat16, data and sums are rounded to bfloat16 before they
-// are sent, which halves the bytes.
+// are sent, so the messages have half as many bytes.
 //
 // Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
-// (size() - 1) / size() times the size of the data. A collective call; the sizes are the same on
-// all workers.
+// (size() - 1) / size() times the size of the data. All workers must make this call, with the same
+// sizes.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // Does the same as WeightedSum() for several arrays in one exchange.

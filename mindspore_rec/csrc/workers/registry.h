@@ -75,9 +75,9 @@ void CheckNotReplaced(const Registered& registered);
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the
-// newest of these older tables gets the name back. Returns when the table is closed, possibly by
-// another thread. Inside a call on a table, or on a table's thread, CloseTable only starts the
-// closing. In a forked child, the parent's tables do not change.
+// newest of these older tables gets the name back. Does not return before the table is closed,
+// possibly by another thread. Inside a call on a table, or on a table's thread, CloseTable only
+// starts the closing. In a forked child, the parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

@@ -4,7 +4,7 @@
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
 // owners. Gradients are summed by key and sent to the owners, too. If each of N workers has a
 // batch, the result is the same as for a single table and the concatenated batches, except for
-// rounding. Repeated runs produce the same bits.
+// rounding. The results of repeated runs are identical bit for bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
@@ -96,7 +96,8 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
+  // Maximum number of spare lookups, and maximum number of lookups that wait for a gradient, as in
+  // StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -143,10 +144,10 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables);
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
-// gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// whose entry in `narrow` is true are sent as bfloat16. After a failure, the tables have neither
-// gradients nor lookups. `check` may throw an error that has occurred on this worker. Requires: at
-// least one table, each table only once, and the same exchange for all tables.
+// gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
+// `narrow` is true, the table's gradients are sent as bfloat16. After a failure, the tables have
+// neither gradients nor lookups. `check` may throw an error that has occurred on this worker.
+// Requires: at least one table, each table only once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

@@ -155,7 +155,7 @@ class Catalog:
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """Return the next checkpoints to apply: a delta, a full checkpoint and deltas, or [].
+        """Return the next checkpoints to apply: one delta, or a full checkpoint and deltas, or [].
 
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 

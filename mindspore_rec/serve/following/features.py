@@ -103,8 +103,8 @@ class InputMaker:
         Args:
             features: the pipeline.
             rows: raw rows.
-            tables: tables of the network by name. Histories that rows do not carry are looked up
-                in them. Default: none, such histories are empty.
+            tables: tables of the network by name. Histories that are missing from the rows are
+                looked up in these tables. Default: no tables; missing histories are then empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.

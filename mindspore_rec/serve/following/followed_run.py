@@ -283,7 +283,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error: `text`, or the error of a damaged file that may have caused `text`."""
+        """Store the error of a damaged file as the error; if no file is damaged, store `text`."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:

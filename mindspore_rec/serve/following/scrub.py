@@ -5,7 +5,7 @@ The scrubber keeps a digest of each row, separate from the rows. Right after a c
 applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
 rows again and again, a few at a time. The thread compares each row's digest with the kept digest.
 No checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
-damaged row. The thread never delays a request for longer than a small request would.
+damaged row. The thread delays a request by at most the time of a small request.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the kept halves of their digests; return a description per damaged key.
+        """Compare rows with the kept halves of their digests; return a message per damaged key.
 
         Raises:
             Exception: a tier cannot be read.

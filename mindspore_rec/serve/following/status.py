@@ -39,8 +39,8 @@ class Status:
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
         tiers: None without tiers. If there are tiers, each table has `rows` and `host_rows`. `keys`
             counts the distinct keys in requests. `host_hits` counts the keys found in host memory,
-            and `below_hits` the keys found in lower tiers. `wait_seconds` is the time that lookups
-            waited for `below_hits`.
+            and `below_hits` counts the keys found in lower tiers. `wait_seconds` is the time that
+            lookups waited for `below_hits`.
         scrub: None without scrubbing. If rows are scrubbed, `scrub` has four entries: the target
             duration of a round (`seconds`), the number of `rounds`, the duration of the last round
             (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number

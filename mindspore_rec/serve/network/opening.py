@@ -127,7 +127,7 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return `given` or, if it is None, the pipeline in the network's file, if there is one."""
+    """Return `given`; if it is None, return the pipeline in the network's file, or None."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

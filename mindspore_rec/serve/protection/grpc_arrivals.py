@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on incoming gRPC messages: number (which bounds the memory) and arrival time.
+"""Limits on arriving gRPC messages: their number, which bounds memory, and their arrival time.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as

@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless cancelled; must be called in the future's thread."""
+        """Complete the request's future if it is not done; call this in the future's thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():

@@ -107,7 +107,7 @@ class Models:
         )
 
     def model_ready(self, name: str, version: str | None) -> bool:
-        """Return True if a model answers; if `version` is None, its state must not be too old.
+        """Return True if a model answers and, if `version` is None, its state is not too old.
 
         Raises:
             NotFoundError: there is no such model, or no such version of the model.

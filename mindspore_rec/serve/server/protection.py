@@ -93,7 +93,7 @@ class Protection:
         """Check the address of a server; return a warning, or None.
 
         Args:
-            address: address in the form of `getsockname`.
+            address: address in the form that `getsockname` returns.
 
         Raises:
             ValueError: other machines can reach the address, and there is neither TLS nor a token.

@@ -129,7 +129,7 @@ class WrittenTable:
     ) -> None:
         """Set rows by their values or their codes.
 
-        `keys` are int64 `[n]`, `values` float32 `[n, dim]`, and `codes` of int8 rows uint8
+        `keys` are int64 `[n]`, `values` are float32 `[n, dim]`, and `codes` of int8 rows are uint8
         `[n, 4 + dim]`. Counts, steps and times are uint32 `[n]`.
         """
         if codes is not None:

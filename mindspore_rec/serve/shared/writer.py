@@ -269,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return `scrub`, or the last report if it is recent and its main figures are equal."""
+        """Return the last report if it is recent and has the same main figures; if not, `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()
@@ -294,7 +294,7 @@ def _news(report: dict[str, Any]) -> list[Any]:
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:
-    """Return the damaged checkpoint of a chain; if no checkpoint is damaged, return the last.
+    """Return a chain's damaged checkpoint; if there is none, return the chain's last checkpoint.
 
     Raises:
         FileNotFoundError: a checkpoint was removed while it was read.

@@ -30,11 +30,11 @@ class WeightAverage(ResumedCallback):
     .. math::
         m_t = d \, m_{t-1} + (1 - d) \, w_t, \qquad \bar w_t = \frac{m_t}{1 - d^t}
 
-    with :math:`m_0 = 0`, as Adam does for its moments. So the first average equals the weights
-    after the first step, and the initial weights do not count. Evaluations during the training
-    (`fit`, an `EvalCallback`) use the averages. When the training ends, the model's weights are the
-    averages. The training itself is unchanged. Rows of tables and moving statistics of
-    normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
+    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. So the first average equals the
+    weights after the first step, and the initial weights do not count. Evaluations during the
+    training (`fit`, an `EvalCallback`) use the averages. When the training ends, the model's
+    weights are the averages. The training itself is unchanged. Rows of tables and moving statistics
+    of normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
     training's checkpoints reads the last weights. An `EarlyStopping` restores the averages of the

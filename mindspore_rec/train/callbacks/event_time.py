@@ -28,7 +28,8 @@ class EventTime(Callback):
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
-        tables: the tables whose event time is set, or the network that contains the tables.
+        tables: the tables in which the event time is set, or the network that contains these
+            tables.
         place: index of the column of times in the batch, counted from 0. Default: the number of
             features, the index at which `get_insert_func` puts the times.
 

@@ -158,8 +158,8 @@ class EarlyStopping(_Watch):
     is started again, it does no step and restores the best weights.
 
     With `cuts`, the training does not end at first: it goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant rates are lowered, as by
-    `ReduceLROnPlateau`.
+    with lower learning rates, at most `cuts` times. Constant rates are lowered as
+    `ReduceLROnPlateau` lowers them.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -189,8 +189,8 @@ class EarlyStopping(_Watch):
     Raises:
         KeyError: no evaluation measures `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights from before the restart are
-            missing; or `cuts` is set, and the optimizers have no constant rate (raised when
-            training begins).
+            missing. The error is also raised if `cuts` is set and the optimizers have no constant
+            rate. In both cases, the error is raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -338,7 +338,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """From the directory for the best weights, remove files of processes that have ended."""
+        """Remove the files of ended processes from the directory for the best weights."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -451,8 +451,8 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # This callback is called after an EvalCallback and before a RecCheckpoint, in any order of the
-    # list of callbacks.
+    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever their order
+    # in the list of callbacks.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:

@@ -167,7 +167,7 @@ class EvalCallback(ResumedCallback):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """After the last step, evaluate unless interrupted or the loss is not finite."""
+        """Evaluate at the end, unless training was interrupted or the loss is not finite."""
         run = run_context.original_args()
         if not run.interrupted and self._is_finite(run):
             self._evaluate(run_context)
@@ -198,7 +198,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add an evaluation to the history; extend the last entry if step and common values agree."""
+    """Add metrics to the history; extend the last entry if its step and common metrics agree."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics

@@ -33,14 +33,14 @@ class RateSchedule(ResumedCallback):
       `total` steps;
     * the factors of all cuts whose step is before :math:`t`.
 
-    The constant rates of dense parameters, of tables and of each parameter group are multiplied,
-    except the rates of `FTRL`, whose state is in units of 1 / rate. Unlike a schedule inside the
-    optimizer, such as `mindspore.nn.CosineDecayLR`, the callback keeps the ratios of the groups'
-    rates. While the factor changes, the callback replaces rates that another callback has set. So
-    with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`, use a warm-up that ends before
-    the second evaluation, and no `total`. If a `RecCheckpoint` is among the callbacks, the factors
-    continue after a restart. When the training ends, the callback restores the rates that were set
-    before the first step.
+    The constant rates of dense parameters, of tables and of each parameter group are multiplied.
+    The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 / rate.
+    Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback keeps
+    the ratios of the groups' rates. While the factor changes, the callback replaces rates that
+    another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
+    use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
+    among the callbacks, the factors continue after a restart. When the training ends, the callback
+    restores the rates that were set before the first step.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.

@@ -144,8 +144,8 @@ class DataPlace:
             saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: data without a state differ from the checkpoint's data, or `new_data` is
-                True although the data are the checkpoint's data.
+            ValueError: the data have no saved state and are not the data of the checkpoint; or
+                `new_data` is True, but the checkpoint was written while training on the same data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches

@@ -215,8 +215,8 @@ def load_checkpoint(
     workers.
 
     Args:
-        model: model or cell as for `save_checkpoint`, built as before the save, with the same table
-            names.
+        model: the model or cell, built in the same way and with the same table names as the saved
+            model.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set `worker` if several processes share the tables

@@ -64,16 +64,17 @@ class RecCheckpoint(Callback):
     data and callbacks depend on the saved state alone. Eviction by capacity is an exception: it
     chooses victims from random samples, and a restart changes the samples.
 
-    There are two supported forms of training data. The first form is a source of batches with a
-    state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source
-    with a state. The second form is data with a length, such as a list or a finite Dataset. Data
-    with a length must yield the same batches after each start of the program. After `restore()`,
-    `RecModel` resumes in the middle of a pass over data with a length. Batches of finished steps
-    are read and skipped. The argument `epoch` includes the epochs before the restart, so a
-    restarted program trains only on the remaining batches and epochs. An error is raised if the
-    batches differ from the batches that were read before the restart. If `data_starts_over` is
-    False, all other data are rejected before the first step, such as a generator or a
-    `GeneratorDataset` over a stream. The error message says why the data cannot be resumed.
+    There are two supported forms of training data. The first form is a source of batches that has a
+    state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper` objects (such as
+    `FeatureBatches`) around a source with a state. The second form is data with a length, such as a
+    list or a finite Dataset. Data with a length must yield the same batches after each start of the
+    program. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
+    Batches of finished steps are read and skipped. The argument `epoch` includes the epochs before
+    the restart, so a restarted program trains only on the remaining batches and epochs. An error is
+    raised if the batches differ from the batches that were read before the restart. If
+    `data_starts_over` is False, all other data, such as a generator or a `GeneratorDataset` over a
+    stream, are rejected before the first step. The error message says why the data cannot be
+    resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta contains all changes since the last delta that was written.
@@ -107,8 +108,8 @@ class RecCheckpoint(Callback):
             position in the data is not saved, and any data are accepted. Default: False.
         row_checks: settings for the detection of rows that change without an update. Default:
             `RowChecks()`, which uses a digest of each row.
-        publication: network and checkpoint messages for predictors of the run. Default: None,
-            predictors get only the checkpoints.
+        publication: network and checkpoint messages for predictors of the run. Default: None;
+            predictors then get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
@@ -254,8 +255,8 @@ class RecCheckpoint(Callback):
                 checkpoint contains the position in the new data. Default: False.
 
         Returns:
-            Number of training steps of the restored state. If there is no checkpoint, None, and
-            nothing changes.
+            Number of training steps of the restored state. If there is no checkpoint, `restore`
+            returns None and changes nothing.
 
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
@@ -399,7 +400,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now and whether to merge a full checkpoint; equal on all workers.
+        """Return, for all workers, whether to save now and whether to merge a full checkpoint.
 
         An interval in seconds is measured by the clock of worker 0.
         """
@@ -418,8 +419,8 @@ class RecCheckpoint(Callback):
         """Save the last state, and wait until it is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. Limits and weights that changed after `restore()` are saved even if a training makes
-        no step, under the next step number.
+        number. If limits or weights changed after `restore()`, they are saved under the next step
+        number, even if a training makes no step.
 
         Raises:
             OSError: the state cannot be written.

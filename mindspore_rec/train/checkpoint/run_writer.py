@@ -202,7 +202,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait for the delta being written; if this fails, the next delta includes its changes."""
+        """Wait until a delta is written; a failed delta's changes become part of the next delta."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []

@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows to scrub: rows of tables that keep digests, unless updated since the last delta.
+    """Rows to scrub in tables that keep digests, except rows updated after the last delta.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).

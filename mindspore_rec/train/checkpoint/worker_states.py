@@ -62,11 +62,14 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes, worker 0's if the number of workers changed, or None."""
+        """Return the position in passes; None if no position was saved.
+
+        If the number of workers has changed, the position is the position of worker 0.
+        """
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
-        """Return the callbacks' states by name, which must be the same on all workers."""
+        """Return the callbacks' states by name; the states must be the same on all workers."""
         return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
 
     def load_all(self, owners: Mapping[str, Any]) -> None:

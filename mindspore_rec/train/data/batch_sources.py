@@ -229,7 +229,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None if endless, or if the data must be read to count them.
+        """Number of batches in a pass; None if the data are endless or must be read to be counted.
 
         If a generator has no length, `Dataset.get_dataset_size()` reads the generator to its end.
         For an unbounded generator, `get_dataset_size()` would never return. `get_dataset_size()` is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the tables whose event time is set from a batch's timestamps."""
+"""Choose the tables in which the timestamps of batches set the event time."""
 
 from __future__ import annotations
 

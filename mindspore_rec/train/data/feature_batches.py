@@ -25,7 +25,7 @@ __all__ = ["FeatureBatches", "stream_batches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Source of batches of feature keys, as data of `RecModel.train`, `online_train` and `eval`.
+    """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
     Each batch contains the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch, but the
@@ -65,8 +65,8 @@ class FeatureBatches(BatchWrapper):
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
             or features do not fit the tables or a batch. The error is also raised if a training
             loop iterates over this object, a feature is the timestamp, and `tables` is None.
-        RuntimeError: raised with the same message, in place of ValueError, if a Dataset's batch
-            does not fit the features.
+        RuntimeError: a Dataset's batch does not fit the features; the message is the message of the
+            ValueError.
 
     Example:
         >>> import mindspore as ms
@@ -113,7 +113,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set when a loop iterates over this object.
+        """Return the tables in which iterating over this object sets the event time.
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` is None.
@@ -181,7 +181,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the constructor's `tables`, if passed.
+        """Return the tables in which to set the event time: the constructor's `tables`, if passed.
 
         Args:
             tables: tables of the network that is trained.

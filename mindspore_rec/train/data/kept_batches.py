@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KeptBatches: batches with the histories that are kept from rows."""
+"""KeptBatches: batches with histories that are computed from the events in rows."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ _Commit = Callable[[], None]
 
 
 class KeptBatches(BatchWrapper):
-    """Batches whose events (`KeptEvents`) are replaced by histories.
+    """Batches in which histories replace the events (`KeptEvents`) of the rows.
 
-    The rows of a stream are events in the order of the stream. A training writes the events of a
-    batch to the tables of users just before the step of the batch. So the tables of a checkpoint
-    have the events of all batches that were trained, whatever was read ahead.
+    In a stream, a row's history consists of the user's events in earlier rows. Training writes the
+    events of a batch to the users' tables just before the batch's step. So the tables in a
+    checkpoint contain exactly the events of the trained batches, even if later batches were read
+    ahead.
 
-    The rows of files may be shuffled. They are first read once, in order of time, and the
-    histories of each row are looked up among the events of all rows and the events in the tables. A
-    training writes the events of all rows to the tables before its first batch.
+    Rows from files may be shuffled. All rows are first read once, and their events are sorted by
+    time. Each row's history is then looked up in these events and in the events of the tables.
+    Before its first batch, training writes the events of all rows to the tables.
 
-    An evaluation changes no table.
+    An evaluation does not change the tables.
 
     Args:
         source: batches with the arrays of a schema.
         schema: the schema.
-        tables: tables of the network, among them the tables of users.
-        rows: function that returns batches of all rows, in their order, if the rows are of files.
-            Default: None, the batches are a stream.
+        tables: tables of the network, including the users' tables.
+        rows: if the rows are from files, a function that returns batches of all rows in their
+            order. Default: None, the batches are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -73,7 +74,7 @@ class KeptBatches(BatchWrapper):
         return [EventState(*each) for each in pairs]
 
     def for_evaluation(self) -> KeptBatches:
-        """Return the batches for an evaluation, which changes no table."""
+        """Return the batches for an evaluation, which does not change the tables."""
         return KeptBatches(self.source, self.schema, self._tables, self._rows, is_train=False)
 
     @property
@@ -82,7 +83,7 @@ class KeptBatches(BatchWrapper):
         return list(_replaced(self.source.column_names, self.schema.pipeline.kept))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Raise ValueError: the events of a user would be read by several workers."""
+        """Raise ValueError, because several workers would read the events of one user."""
         names = [each.name for each in self.schema.pipeline.kept]
         raise ValueError(
             f"histories {names} are kept from rows by one process, got {workers} workers: train "
@@ -123,7 +124,7 @@ class KeptBatches(BatchWrapper):
                 table.close()
 
     def change(self, batch: Batch) -> Batch:
-        """Return a batch with histories."""
+        """Return the batch with histories in place of events."""
         names = tuple(self.schema.arrays) if batch.names is None else batch.names
         if len(names) != len(batch.columns):
             return batch  # the arrays of a network, with histories
@@ -155,7 +156,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return for the name of each table of users the log of its events and the events of rows.
+    """Return a log for each users' table, by table name: events of the table and of the rows.
 
     Args:
         schema: the schema.
@@ -197,7 +198,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield names of arrays, with the arrays of a history in place of its events."""
+    """Yield the names of arrays; the arrays of a history replace the array of its events."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -213,7 +214,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Rows of users in front of a table that does not change.
+    """Changed rows of users, stored in front of a table that stays unchanged.
 
     Args:
         table: the table.
@@ -240,7 +241,7 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing: users that are due have no history."""
+        """Do nothing, because a user who is due for eviction has no history."""
 
     def close(self) -> None:
         """Free the rows."""

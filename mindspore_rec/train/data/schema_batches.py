@@ -111,5 +111,5 @@ class SchemaBatches(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """False, because batches that were read ahead are lost when the iteration ends."""
+        """Always False, because batches that were read ahead are lost when the iteration ends."""
         return False

@@ -105,7 +105,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def length(self) -> int | None:
-        """Number of batches per pass on the worker that has most; None if unknown or endless."""
+        """Batches per pass on the worker with the most batches; None if unknown or endless."""
         length = self.source.length
         workers = self._worker()[1]
         return length if length is None or self.by != "batches" else -(-length // workers)

@@ -241,7 +241,7 @@ def _other(node: Any, name: str) -> str:
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the value that is multiplied with the weights Parameter, before the reshape."""
+    """Return the name of the value that a Mul node multiplies by the weights Parameter."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:

@@ -29,9 +29,9 @@ class CellCaller:
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
     shorter last batch of an epoch) get separate static graphs, the fastest kind of graph. At the
-    third shape, a third graph is compiled, in which the dimensions that have varied are dynamic; it
-    serves every size. The dynamic graph is about 10 to 30 % slower per step than the first two
-    graphs but needs no further compilation. A cell with its own `set_inputs` is not changed.
+    third shape, a third graph is compiled for all sizes. In the third graph, the dimensions that
+    have varied are dynamic. The dynamic graph is about 10 to 30 % slower per step than the first
+    two graphs but needs no further compilation. A cell with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.

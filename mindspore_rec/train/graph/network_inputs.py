@@ -24,10 +24,10 @@ def input_specs(
     """Return the specs of the network's inputs, or None if the inputs are unknown.
 
     The specs are read from `given`. If `given` is None, the specs are read from the network's
-    `set_inputs` or, if it has none, from `recorded`. The names are in the network's attribute
-    `input_names`; without the attribute, they are the arguments of `construct`. If an input
-    contains values of variable-length rows, the attribute `input_offsets` maps its name to the name
-    of the input with the offsets.
+    `set_inputs` or, if `set_inputs` was never called, from `recorded`. The names of the inputs are
+    in the network's attribute `input_names`; without the attribute, they are the arguments of
+    `construct`. If an input contains values of variable-length rows, the attribute `input_offsets`
+    maps its name to the name of the input with the offsets.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

@@ -51,12 +51,12 @@ if _malloc == "keep":
 
 set_engine(MindSporeEngine())
 
-# MindSpore opens and closes the library for each shape inference. An open handle makes opening and
-# closing cheap.
+# MindSpore opens and closes the library for each shape inference. Opening and closing are cheap
+# while another handle is open.
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Calls of these operators raise errors at once, because users pass the keys.
+# Users pass the keys to these operators, so their calls raise errors at once.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -67,7 +67,7 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """Operator of the native library, which also accepts NumPy arrays outside a graph.
+    """Operator of the native library; outside a graph, it also accepts NumPy arrays.
 
     A call also initialises lazily initialised Tensors; MindSpore itself initialises only the inputs
     of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
@@ -88,10 +88,10 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Give operators with the same function but different output dtypes different attributes.
+        """Give different attributes to operators of one function with different output dtypes.
 
         PyNative mode caches dtypes by function and attributes. Without the attribute set here, an
-        operator would get the cached dtypes of another operator.
+        operator would use the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -164,7 +164,7 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # With `side_effect_mem`, MindSpore keeps the order of calls, keeps unused calls, and merges no
+    # With `side_effect_mem`, MindSpore keeps the order of calls, and neither removes nor merges
     # calls.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
@@ -175,9 +175,9 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Set the number of threads that one table operator uses, including the calling thread.
 
-    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`. If the variable is
-    not set, the value is the number of CPUs on which the process may run. Results do not depend on
-    the number of threads.
+    The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
+    variable is not set, the initial number is the number of CPUs on which the process may run.
+    Results do not depend on the number of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.

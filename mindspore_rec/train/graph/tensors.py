@@ -27,8 +27,8 @@ def as_tensors(
         batch: tuple or list of NumPy arrays and Tensors, or a single array or Tensor.
         copy: whether to copy arrays. Copies are needed if the arrays may change while the Tensors
             are in use. Default: False.
-        columns: names of the columns in error messages. Default: None, which gives "column" and the
-            index.
+        columns: names of the columns in error messages. Default: None; messages then say "column"
+            and the column's index.
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with the arrays unless `copy` is
@@ -128,7 +128,7 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 def row_count(batch: tuple[Tensor, ...]) -> int:
     """Return the number of rows of a batch: the length of the last column, which is the label.
 
-    The first column cannot be used, because its rows may have different lengths.
+    The length of the first column is not the number of rows if the rows have different lengths.
 
     Example:
         >>> row_count((Tensor(np.zeros(7)), Tensor(np.zeros((3, 1)))))

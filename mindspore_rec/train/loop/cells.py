@@ -33,7 +33,7 @@ _OF_EACH = (
 
 @ops.constexpr
 def _check_axes(prediction: int, label: int) -> None:
-    """Check that prediction and label have the same number of axes, when a graph is compiled.
+    """When a graph is compiled, check that prediction and label have the same number of axes.
 
     With a `raise` inside the graph, MindSpore 2.10 would warn about every graph.
     """
@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]`, once for each member.
+    """Return the labels or weights `[B, ...]`, repeated for each member.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()

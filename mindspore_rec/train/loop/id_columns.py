@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IdColumns: finds the columns of a batch whose ids a network looks up, for each table."""
+"""IdColumns: finds, for each table, the columns of a batch with the ids that a network looks up."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class _Watched:
 class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
-    After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch are hashed too: whole columns, groups of consecutive fields,
-    and all columns concatenated. If a column and a lookup have the same hash, the lookup reads the
-    column. Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
+    After a step, `recent_lookups` of each table returns one hash for each looked-up array of ids.
+    The columns of the batch are hashed too: whole columns, groups of consecutive fields, and all
+    columns concatenated. If a column and a lookup have the same hash, the lookup reads the column.
+    Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
@@ -143,7 +143,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call this after each step while `watching`."""
+        """Compare a batch with its step's lookups; call after each step if `watching` is True."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -184,7 +184,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
     """Return the windows whose ids have the hash `digest`.
 
-    If no column has such a window, search the joined columns.
+    If no column has a window with this hash, search the joined columns.
     """
     for places in (range(len(columns)), [-1]):
         windows = [

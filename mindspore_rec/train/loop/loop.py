@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainLoop: the training loop over batches, with callbacks and a clean end."""
+"""TrainLoop: trains on batches, calls the callbacks, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class TrainLoop:
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
         stage: prefetch stage, which reads batches ahead.
-        event_tables: tables that, just before each step, get the event time of the step's batch.
+        event_tables: tables that receive the event time of each batch, just before the batch's
+            step.
         max_steps: maximum number of steps of the run; None for no limit.
         peers: the workers of the training, all of which run the same steps.
 

@@ -156,7 +156,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from the same data, which would be used twice.
+        """Raise ValueError if `state` is from this training's data, which a new pass would repeat.
 
         Args: as of `go_on`.
         """
@@ -194,7 +194,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that a new pass begins with the first batch of the finished pass in `at`."""
+        """Check that a new pass begins with the same first batch as the finished pass in `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -205,7 +205,7 @@ class Passes:
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a pass over the data yields the same batches up to the position `at`.
+        """Return whether a pass over the data yields the batches that led to the position `at`.
 
         If the first batch differs, reading stops after this batch.
         """
@@ -291,8 +291,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; raise an error if reading a batch ahead draws random numbers.
 
-        If reading ahead draws random numbers, the states of the generators after a step do not
-        belong to the step's batch.
+        If a batch that is read ahead draws random numbers, the generators have already moved on:
+        their states after a step are no longer the states that follow the step's own batch.
         """
         if not self._has_batch():
             return next(batches, None)
@@ -327,8 +327,8 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. Several
-        workers draw no seed, because all workers must have the same seed.
+        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. If there
+        are several workers, none of them draws a seed, because all must have the same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:

@@ -4,8 +4,8 @@
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All other parts run on the device. With
-`set_dense_device`, dense layers that run as operators run on a GPU. The places of the other parts
-do not change.
+`set_dense_device`, dense layers that run as operators run on a GPU. `set_dense_device` does not
+move any other part.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def placement_report(
         optimizer: the optimizer of a network. Default: None, no optimizer.
 
     Returns:
-        The report begins with the lookup, the sum of gradients and the optimizer's step of each
-        table on the host. The next entries are each lookup on the device, the dense network (one
+        The first entries are, for each table, the lookup, the sum of gradients and the optimizer's
+        step on the host. The next entries are each lookup on the device, the dense network (one
         entry per place of its layers), and the update of the dense parameters.
 
     Raises:

@@ -54,7 +54,7 @@ class PrefetchStage:
     Args:
         tables: all tables of the network, including tables without a cache.
         prefetch_ids: function as for `IdColumns`. Default: None; the first step then shows which
-            columns have the ids.
+            columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Begin to read from a feed, already started; all workers prefetch equally many batches."""
+        """Begin to read from a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 

@@ -75,7 +75,7 @@ class RecModel(ModelEvaluation):
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
       column is the label and all other columns are the network's inputs. The data may be endless,
       because the model never needs their size.
-    * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables get
+    * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
     * Tables learn in training and never change in evaluation or prediction. Before the first step
       the model checks that the optimizer updates every table.
@@ -95,18 +95,19 @@ class RecModel(ModelEvaluation):
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema, the loss of the schema's labels: the log loss of labels
-            with two values, the squared error of numbers, times the weight if rows have weights.
+            network was made from a schema, the default is the loss of the schema's labels. Labels
+            with two values have the log loss, labels that are numbers have the squared error. If
+            rows have weights, the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None; if the network was made from a schema and
-            `loss_fn` is None too, `LazyAdam` with the `default_learning_rate` of the network, 0.002
-            for most networks.
-        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None. If
-            the network was made from a schema, the metrics may be a list of names: 'auc',
-            'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and 'rmse', 'mse',
-            'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels with two
-            values, 'rmse' of labels that are numbers. If the rows have weights, metrics chosen by
-            name weight the rows, except 'gauc'.
+            `network.trainable_params()`. Default: None. If the network was made from a schema and
+            `loss_fn` is None too, the default is `LazyAdam` with the network's
+            `default_learning_rate`, which is 0.002 for most networks.
+        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
+            For a network that was made from a schema, the metrics may be a list of names. The names
+            are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and
+            'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels
+            with two values, 'rmse' of labels that are numbers. If the rows have weights, all
+            metrics chosen by name, except 'gauc', use the weights.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
@@ -119,16 +120,17 @@ class RecModel(ModelEvaluation):
             warning is given if the layers cannot be combined. If `fuse` is False, the network is
             unchanged.
             Default: False.
-        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
-            the same scale as the optimizer's `loss_scale`.
+        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
+            whose scale equals the optimizer's `loss_scale`.
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. A table needs the function if its cache prefetches rows
-            and the network computes its ids. Set it before training. Default: None, for networks
-            whose ids are all columns of the batch or fields of columns. If `prefetch_ids` is None,
-            the first training step shows which columns contain each table's ids.
+            an array or a list of arrays. A table needs the function if the table's cache prefetches
+            rows and the network computes the table's ids. Set it before training. Default: None,
+            which suffices if all ids are columns of the batch, or fields of columns. If
+            `prefetch_ids` is None, the first training step shows which columns contain each table's
+            ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -276,16 +278,17 @@ class RecModel(ModelEvaluation):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end in the middle of a pass over the data. Default: -1, an epoch is one pass.
+                may end in the middle of a pass over the data. Default: -1, which makes an epoch one
+                pass.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
                 such as a checkpoint are called. A NaN or infinite number in a column of a batch is
-                also an error, whose message names column and row. The loss can be finite although a
-                column contains NaN, because MindSpore's ReLU turns NaN into 0. The argument is
-                ignored if `StopOnNaN` is among the callbacks. Default: True.
+                also an error; the error's message names the column and the row. The loss can be
+                finite although a column contains NaN, because MindSpore's ReLU turns NaN into 0.
+                The argument is ignored if `StopOnNaN` is among the callbacks. Default: True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
@@ -533,8 +536,8 @@ class RecModel(ModelEvaluation):
     def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
         """Return training batches of rows, for a network that was made from a schema.
 
-        `train` and `fit` convert rows to such batches themselves. Call `batches` if another
-        function, such as `RecCheckpoint.restore`, also needs the batches.
+        `train` and `fit` convert rows to batches themselves. Call `batches` if another function,
+        such as `RecCheckpoint.restore`, also needs the batches.
 
         Args:
             rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
@@ -714,9 +717,10 @@ class RecModel(ModelEvaluation):
         """Return the network's output for the inputs; no table changes.
 
         Args:
-            *predict_data: the network's inputs, Tensors or NumPy arrays. If the network was made
-                from a schema, the argument may also be rows: a DataFrame, an Arrow Table, a dict of
-                columns, a list of dicts, or a `mindspore_rec.data.Rows`. The rows need no labels.
+            *predict_data: the network's inputs, Tensors or NumPy arrays. For a network that was
+                made from a schema, rows are also accepted, as a DataFrame, an Arrow Table, a dict
+                of columns, a list of dicts, or a `mindspore_rec.data.Rows`. The rows need no
+                labels.
             backend: only None is supported.
             config: only None is supported.
 
@@ -738,11 +742,11 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function as `predict`, for rows whose histories go on with the events of rows.
+        """Return a function like `predict` that adds the events of further rows to histories.
 
-        `predict` looks histories that are kept from rows up among the events of the training. The
-        rows of a test are events too: each row's history has the earlier rows of the test, as in
-        `eval`. No table changes.
+        If histories are kept from rows, `predict` uses only the events of the training. The
+        returned function also uses the events in `events`. If `events` are the rows of a test, a
+        row's history contains the earlier rows of the test, as in `eval`. No table changes.
 
         Args:
             events: rows of raw columns, with the labels that decide which rows are events.
@@ -812,8 +816,8 @@ class RecModel(ModelEvaluation):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the model: schema, network, tables, and the optimizer's state.
 
-        `mindspore_rec.load` loads the model, `mindspore_rec.serving` serves it for requests of raw
-        columns.
+        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves it for requests of
+        raw columns.
 
         Args:
             path: directory to make.

@@ -21,8 +21,8 @@ def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
     The loss of a label with two values is the log loss of a logit. The loss of a label that is a
-    number is half of the squared error, in standard deviations of the label. The loss of a row is
-    the mean over its labels, times its weight.
+    number is half of the squared error, measured in standard deviations of the label. The loss of a
+    row is the mean over its labels, times its weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -35,7 +35,7 @@ def loss_of(schema: Schema) -> nn.Cell:
 
 
 class SchemaLoss(nn.Cell):
-    r"""Mean loss of a batch with labels of both kinds, and weights of rows.
+    r"""Mean loss of a batch; labels may be of both kinds, and rows may have weights.
 
     .. math::
         L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})
@@ -44,9 +44,10 @@ class SchemaLoss(nn.Cell):
         schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`, logits, or deviations from the mean in standard
-            deviations.
-        label: float32 Tensor `[B, T]`, 0 and 1, or deviations from the mean in standard deviations.
+        prediction: float32 Tensor `[B, T]`: logits or, for labels that are numbers, the distances
+            from the mean in standard deviations.
+        label: float32 Tensor `[B, T]`: 0 and 1 or, for labels that are numbers, the distances from
+            the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:
@@ -153,6 +154,6 @@ class SchemaEvalCell(nn.Cell):
         return (loss, prediction, label, *groups, weight)
 
     def names(self, outputs: int) -> tuple[str, ...]:
-        """Return the names of the outputs; `outputs` is their number."""
+        """Return the names of the outputs; `outputs` is the number of outputs."""
         groups = ("group",) * self.groups
         return ("loss", "prediction", "label", *groups, "weight")[:outputs]

@@ -35,9 +35,10 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
     """Return the metrics of all labels.
 
     Args:
-        names: 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', and 'gauc' if the
-            schema has a group, for labels with two values; 'rmse', 'mse' and 'mae' for labels that
-            are numbers. None selects 'auc', 'log_loss' and 'rmse'.
+        names: names of metrics. Labels with two values have the metrics 'auc', 'log_loss',
+            'normalized_entropy', 'calibration', 'accuracy' and, if the schema has a group, 'gauc'.
+            Labels that are numbers have the metrics 'rmse', 'mse' and 'mae'. None selects 'auc',
+            'log_loss' and 'rmse'.
         schema: the schema.
 
     Returns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaTraining: what a RecModel does by itself for a network that was made from a schema."""
+"""SchemaTraining: batches, loss and metrics that a RecModel makes from its network's schema."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def schema_of(network: nn.Cell) -> Schema | None:
 
 
 def is_raw(data: Any) -> bool:
-    """Return True if data are rows of raw columns and not arrays of a network.
+    """Return True if data are rows of raw columns, and False for arrays that a network reads.
 
     Raises:
         TypeError: data are a path or one row of a data frame.
@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """Return what is no rows but might be meant as rows, with the way to make rows of it."""
+    """Return, for a path or a Series, a text on how to make rows from it; None for other data."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":
@@ -80,12 +80,12 @@ def _is_row(row: Mapping[str, Any]) -> bool:
 
 
 def start_at_labels(network: nn.Cell, rows: Rows, weight: str | None = None) -> None:
-    """Let an untrained network predict about the mean of each label of rows.
+    """Make an untrained network predict approximately the mean of each label of the rows.
 
     Args:
         network: a network; only a `Network` that was made from a schema changes.
         rows: training rows.
-        weight: name of the column of weights that thinned rows get. Default: None.
+        weight: name of the column with the weights of thinned rows. Default: None.
     """
     if not isinstance(network, Network) or network.schema is None or network.is_started:
         return
@@ -103,7 +103,7 @@ class SchemaTraining:
         network: the network.
         schema: the schema of the network.
         own_loss: whether the user chose the loss.
-        own_metrics: whether the user made the metrics, and not their names.
+        own_metrics: whether the user passed metrics, not names of metrics.
 
     Raises:
         ValueError: the user chose the loss, and the schema has a weight.
@@ -127,7 +127,7 @@ class SchemaTraining:
         return SchemaLossCell(network, loss_fn, self.schema)
 
     def eval_cell(self, network: nn.Cell, loss_fn: nn.Cell, metrics: Any) -> nn.Cell:
-        """Return the network that gives loss, prediction, label, group and weight to metrics."""
+        """Return the network that computes loss, prediction, label, group and weight."""
         return SchemaEvalCell(network, loss_fn, self.schema, self.has_group(metrics))
 
     def has_group(self, metrics: Any) -> bool:
@@ -136,7 +136,7 @@ class SchemaTraining:
         return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
 
     def weigh(self, metrics: Any, names: Sequence[str]) -> None:
-        """Let the metrics that were chosen by name take weights if the rows have weights.
+        """Make metrics that were chosen by name use the rows' weights, if the rows have weights.
 
         Args:
             metrics: metrics of the model, by name.
@@ -154,17 +154,17 @@ class SchemaTraining:
     def batches(
         self, data: Any, argument: str, metrics: Any, is_train: bool, batch_size: int | None = None
     ) -> Any:
-        """Return batches of arrays if data are raw rows; other data unchanged.
+        """Return batches of arrays if data are raw rows; return other data unchanged.
 
-        If the schema has histories that are kept from rows, the batches have these histories.
+        If the schema has histories that are kept from rows, the batches contain these histories.
 
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
                 columns, such as a `KafkaSource`; or other data.
             argument: name of the data in messages.
             metrics: metrics of the model, by name.
-            is_train: True for training data, which are shuffled, and from which the scales learn if
-                they have learned nothing.
+            is_train: True for training data. Training data are shuffled, and the scales learn from
+                the data if the scales have learned nothing.
             batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
                 rows, for training; 8192 for evaluation.
 
@@ -221,7 +221,7 @@ class SchemaTraining:
         )
 
     def _check_weights_taken(self, metrics: Any, source: ArrowBatches, argument: str) -> None:
-        """Raise ValueError if rows were thinned, and a metric would not weight them."""
+        """Raise ValueError if rows were thinned and a metric would ignore the rows' weights."""
         for name, metric in metrics.items() if isinstance(metrics, Mapping) else ():
             taken = isinstance(metric, BinaryMetric) and (
                 metric.weighted if self.own_metrics else metric.takes_weights
@@ -241,7 +241,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the tables of the network, with logs of events in place of tables of users.
+        """Return the network's tables; logs of events replace the tables with users' events.
 
         Args:
             events: rows of raw columns.
@@ -256,7 +256,7 @@ class SchemaTraining:
     def predict(
         self, data: Any, call: Callable[..., Any], tables: Mapping[str, Any] | None = None
     ) -> np.ndarray:
-        """Return probabilities, or numbers, of rows.
+        """Return the predicted probabilities, or the predicted numbers, of rows.
 
         Args:
             data: raw rows.
@@ -300,14 +300,14 @@ def _raw_batches(data: Any, schema: Schema) -> Iterator[Any]:
 
 
 def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
-    """Return a function that reads the columns of events of all rows, in the order of the rows."""
+    """Return a function that reads the columns of events from all rows, in order."""
     read = {str(column) for kept in schema.pipeline.kept for column in kept.columns}
     selected = rows.select([name for name in rows.names if name in read])
     return lambda: (batch.plain for batch in selected.batches(_EVAL_BATCH).read())
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the columns of features, and of `more` if there, as `to_record_batch` takes them."""
+    """Return the columns of features and the existing columns of `more` for `to_record_batch`."""
     import pandas as pd
     import pyarrow as pa
 

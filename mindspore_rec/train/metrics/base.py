@@ -149,7 +149,7 @@ class BinaryMetric(MergedMetric):
         return weights
 
     def _count(self, rows: int, others: Any) -> None:
-        """Add the number of a batch's rows, and their weight."""
+        """Count a batch's rows, and add up their weights."""
         self._rows += rows
         if self._weighted:
             self._weight += float(others[0].sum())

@@ -51,15 +51,15 @@ class _ListMetric(MergedMetric):
 
     @abstractmethod
     def _add(self, *arrays: Any) -> None:
-        """Add the rows of unchecked arrays."""
+        """Add one batch, whose arrays have not been checked."""
 
 
 class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
-    A row is one ranking of items, and its targets are the items that are relevant. An item with the
-    same score as a target counts half (mid rank), so a target's rank is the middle of the ranks
-    with its score.
+    A row is one ranking of items, and its targets are the items that are relevant. In ties, a
+    target's rank is the middle of the tied ranks (mid rank): another item with the same score
+    counts one half.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with
@@ -93,8 +93,8 @@ class RankingMetric(_ListMetric):
         """Add rows by the ranks of their targets.
 
         Args:
-            rank: ``[B]``, the rank of one target per row; with offsets ``[N]``, the concatenated
-                ranks of all rows.
+            rank: ``[B]``, the rank of one target per row; or, if `offsets` is set, ``[N]``, the
+                concatenated ranks of all rows.
             offsets: ``[B + 1]``; row b has the ranks from ``offsets[b]`` up to ``offsets[b + 1]``.
                 Default: None.
 
@@ -207,7 +207,8 @@ class MRR(RankingMetric):
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 
     Args:
-        k: rows without a target among the first k items count 0. Default: None, all items.
+        k: number of items at the top of a ranking; a row without a target among them counts 0.
+            Default: None, all items.
 
     Inputs of ``update``: as in :class:`Recall`.
 

@@ -35,7 +35,7 @@ class RowMean(BinaryMetric):
 
     @abstractmethod
     def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:
-        """Return the number of each row, whose mean is the metric."""
+        """Return one number per row; the metric is the mean of these numbers."""
 
     def _add(self, label: npt.NDArray[Any], prediction: FloatArray, *others: Any) -> None:
         numbers = self._of_rows(label, prediction)

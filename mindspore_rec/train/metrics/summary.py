@@ -53,7 +53,7 @@ class TrainSummary:
         step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
             that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
-        compile_seconds: seconds spent in steps that compiled a graph, with the step itself.
+        compile_seconds: seconds of all steps that compiled a graph, compilation and step together.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` for each evaluation.

@@ -24,7 +24,7 @@ def table_html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def curve_html(name: str, points: Sequence[tuple[int, float]]) -> str:
-    """Return one metric over the steps as SVG; '' if fewer than two values are finite.
+    """Return an SVG picture of one metric over the steps; '' if fewer than two values are finite.
 
     Args:
         name: name of the metric.

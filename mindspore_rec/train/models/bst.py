@@ -31,12 +31,12 @@ class BST(Network):
     events of history h are :math:`v_{hj}`, oldest first, and :math:`c_h` is the vector of the
     candidate, the item that the row scores. The candidate is the last value of its history. The
     perceptron reads the last block's output for the candidate, which has attended to all events. A
-    block is a `HistoryTransformer`, and the first block adds the vectors of positions. The row of
-    an empty history attends to its candidate only.
+    block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a history
+    is empty, the candidate attends only to itself.
 
-    The candidate of a history is the category of the row with the `table` of the history. Side
-    columns with keys extend the vectors of the events, and the category with the `table` of a side
-    column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history. A side
+    column with keys extends the vectors of the events, and the category with the same `table` as
+    this column extends the candidate. Numbers and times of events are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all
@@ -48,8 +48,9 @@ class BST(Network):
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 1, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions, 0 for none. The candidate has the first
-            vector, the newest event the second. Default: None, the `length` of the history plus 1.
+        positions: number of learned vectors of positions, 0 for none. The first vector is for the
+            candidate, the second vector for the newest event. Default: None, the `length` of the
+            history plus 1.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the blocks and the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
@@ -159,7 +160,7 @@ class _AppendCandidate(nn.Cell):
         - **offsets** (Tensor): int64 `[B + 1]`.
 
     Outputs:
-        Tuple of the longer lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
+        Tuple of the extended lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
     """
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Any:

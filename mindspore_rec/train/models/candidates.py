@@ -23,10 +23,11 @@ _ZEROS = (-1, 0)  # place of a candidate's part that no column has
 class Candidates(nn.Cell):
     """Pair the events of each history with the row's candidate, the item that is scored.
 
-    The vector of an event is made of the vectors of all keys of the event: of the history's column,
-    and of its side columns. The candidate's vector has, in the same order, the vectors of the row's
-    columns in the same tables. If no column of the row shares the table of a side column, this part
-    of the candidate's vector is 0. Numbers and times of events are not read.
+    The vector of an event joins the vectors of the event's keys: first the key in the history's
+    column, then the keys in its side columns. The candidate's vector joins, in the same order, the
+    vectors of the row's columns that share the tables of the keys. If no column of the row shares
+    the table of a side column, this part of the candidate's vector is 0. Numbers and times of
+    events are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -94,7 +95,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return the part and the index in it of each field with one key, as an InputLayer has them."""
+    """Return, by field name, the part of an InputLayer's output and the index in that part."""
     places = {}
     part = 0
     for table in schema.tables:
@@ -116,7 +117,7 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the candidate's field of a history's column; None if there is none.
+    """Return the field with the candidate's key for a history's column, or None.
 
     Raises:
         ValueError: there are several.

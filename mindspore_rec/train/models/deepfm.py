@@ -31,8 +31,8 @@ class DeepFM(Network):
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. Fields
-            and embedded numbers together must be at least two, and all fields must have vectors of
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. The number
+            of fields and embedded numbers must be at least two, and all fields must have vectors of
             one width.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
             'embed'.

@@ -27,23 +27,24 @@ class DIN(Network):
 
     In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
     events of history h are :math:`v_{hj}`, and :math:`c_h` is the vector of the candidate, the item
-    that the row scores. The sum is a `TargetAttention`: events like the candidate have more weight.
-    An empty history has the sum 0.
+    that the row scores. The sum over the events is a `TargetAttention`: events similar to the
+    candidate have more weight. An empty history has the sum 0.
 
-    The candidate of a history is the category of the row with the `table` of the history. Side
-    columns with keys extend the vectors of the events, and the category with the `table` of a side
-    column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history. A side
+    column with keys extends the vectors of the events, and the category with the same `table` as
+    this column extends the candidate. Numbers and times of events are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
-    https://arxiv.org/abs/1706.06978. The products of candidate and sum are from the authors'
-    program, and the perceptron has rectifiers.
+    https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.
+    The perceptron uses rectifiers.
 
     Args:
         schema: the `Schema` of the data, with at least one history.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
             'concat'.
         attention_hidden: widths of the hidden layers of each attention's MLP. Default: (80, 40).
-        attention_activation: activation of these layers, 'dice' or 'prelu'. Default: 'dice'.
+        attention_activation: activation of the attention's hidden layers, 'dice' or 'prelu'.
+            Default: 'dice'.
         softmax: whether the weights of a history sum to 1. Default: False, as in the paper.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

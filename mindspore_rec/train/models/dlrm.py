@@ -37,11 +37,12 @@ class DLRM(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All
-            fields must have vectors of one width; without numbers, there must be at least two.
-        numbers: what the bottom perceptron reads: 'concat' for the numbers as they are, 'embed',
-            'piecewise' or 'periodic' for vectors of the numbers, as for `InputLayer`. Default:
-            'concat'.
-        bottom: widths of the bottom perceptron's layers. The last layer is left out, because it is
+            fields must have vectors of one width; without numbers, there must be at least two
+            fields.
+        numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
+            'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for
+            `InputLayer`. Default: 'concat'.
+        bottom: widths of the bottom perceptron's layers. `bottom` excludes the last layer, which is
             as wide as an embedding. Without numbers, the bottom perceptron is left out. Default:
             (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features: what a network needs to know of its data, to make the cells that read them."""
+"""Features: the description of a network's data; it makes the cells that read the data."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Features"]
 
 
 class Features(ABC):
-    """Description of the arrays that a network reads, which makes the cells that look ids up.
+    """Description of the arrays that a network reads; its methods make the cells that look up ids.
 
-    A `Schema` is such a description for the networks of `mindspore_rec.models`. Derive another
-    class for arrays that have no schema.
+    For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
+    that have no schema, write a subclass.
 
     A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
-    the field's id or the mean of the embeddings of a list of ids.
+    the field's id or, for a list of ids, the mean of the ids' embeddings.
     """
 
     @property
@@ -45,7 +45,7 @@ class Features(ABC):
         """Return a cell that returns the vectors of all fields.
 
         The cell's input is the array `ids`. The output is a tuple of float32 Tensors
-        `[B, vectors, dim]`, which together have the vectors of all fields in the order of the
+        `[B, vectors, dim]`, which together contain the vectors of all fields in the order of the
         fields. The attribute `parts` of the cell is a tuple of the pairs (vectors, dim) of these
         Tensors.
 
@@ -58,8 +58,8 @@ class Features(ABC):
     def sums(self, name: str, seed: int) -> nn.Cell:
         """Return a cell that returns the sum of one weight per field, the first-order term.
 
-        The cell's input is the array `ids`, the output a float32 Tensor `[B, 1]`. All weights start
-        at 0. The attribute `out_features` of the cell is 1.
+        The cell's input is the array `ids`, and its output is a float32 Tensor `[B, 1]`. All
+        weights start at 0. The attribute `out_features` of the cell is 1.
 
         Args:
             name: name of the weights' table, or prefix of the tables' names.
@@ -78,7 +78,7 @@ class Features(ABC):
 
     @property
     def usual_width(self) -> int:
-        """Number of floats in a vector of a number, which is the width of most fields' vectors."""
+        """Number of floats in the vector of a number; most fields' vectors have the same width."""
         return max(self.widths, key=self.widths.count)
 
     def one_width(self, model: str) -> int:

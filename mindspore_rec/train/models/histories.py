@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of networks that read histories: lookups of the values, and a check of their blocks."""
+"""Parts of networks that read histories: lookups of values, and a check of the number of blocks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_BLOCKS = 64
 class HistoryLookup(nn.Cell):
     """Look up the values of the histories of a schema, in the tables of an `InputLayer`.
 
-    Columns with the same `table` share rows: an item of a history has the vector of the item in
-    `ids`. The number of values may change from call to call, and may be 0.
+    Columns with the same `table` share rows: an item has the same vector in a history and in `ids`.
+    The number of values may change from call to call, and may be 0.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
         mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list, as
-            of an `EmbeddingBag`. An empty list has zeros. Default: None.
+            an `EmbeddingBag` returns it. The vector of an empty list is zero. Default: None.
 
     Inputs:
         arrays: tuple of all inputs of the network after `ids`, in the order of `Schema.inputs`.

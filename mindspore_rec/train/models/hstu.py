@@ -15,7 +15,7 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: the state of a history by attention without softmax, times the scored item.
+    r"""HSTU: the state of a history, from attention without softmax, times the scored item.
 
     The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
 
@@ -23,9 +23,10 @@ class HSTU(NextItemNetwork):
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
-    A block adds learned biases to the scores of two events, by their distance in the history and by
-    the time between them. The times of the events are the first side column (`side_of`) of the
-    history with ``values="int64"``, in any unit. Without such a column, only distances have biases.
+    A block adds two learned biases to the score of two events. One bias depends on the distance of
+    the events in the history, the other bias on the time between the events. The times of the
+    events are the first side column (`side_of`) of the history with ``values="int64"``, in any
+    unit. Without a column of times, only distances have biases.
 
     Candidates, other side columns, other columns of the row and the linear part are as for
     `SASRec`.
@@ -40,7 +41,7 @@ class HSTU(NextItemNetwork):
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
         time_buckets: number of learned biases of times in a block, 0 to 48. Default: 32, so that
-            differences of up to 2**31 seconds have biases of their own.
+            differences of up to 2**31 seconds have separate biases.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.
@@ -108,7 +109,7 @@ class HSTU(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """An `nn.HSTU` that may have no biases of times."""
+    """An `nn.HSTU` that also works without biases of times."""
 
     def __init__(self, dim: int, length: int, heads: int, buckets: int, dropout: float) -> None:
         super().__init__()

@@ -36,9 +36,10 @@ class InputLayer(nn.Cell):
         numbers: 'concat', 'embed', 'piecewise' or 'periodic'.
         name: name of the embeddings' table, or prefix of the tables' names.
         seed: seed of the embeddings' initial values. Default: 0.
-        members: number of members. With more than 1, the cell returns the rows of all members, one
-            member after the other, and each member multiplies its rows by learned factors. The
-            factors start with a random sign, 1 or -1, for each vector and number. Default: 1.
+        members: number of members. With more than 1 member, the cell returns the rows of all
+            members, one member after the other, and each member multiplies its rows by learned
+            factors. The factors start with a random sign, 1 or -1, for each vector and number.
+            Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.embedding` returns.
@@ -46,8 +47,8 @@ class InputLayer(nn.Cell):
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
-            then the numbers or their vectors. `widths` has the number of floats of each part. With
-            several members, each part has `members` times B rows.
+            then the numbers or their vectors. `widths` contains the number of floats of each part.
+            With several members, each part has `members` times B rows.
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.

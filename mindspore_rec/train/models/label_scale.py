@@ -13,7 +13,7 @@ __all__ = ["LabelScale"]
 
 
 class LabelScale(nn.Cell):
-    """Convert the outputs of a network to numbers of the size of the labels, and labels back.
+    """Convert the outputs of a network to the labels' units, and labels to the outputs' scale.
 
     A network of a schema predicts how many standard deviations a label is above its mean. So a
     training does not depend on the unit of the label. Labels with two values are unchanged.
@@ -62,7 +62,7 @@ class LabelScale(nn.Cell):
         self.was_set.set_data(_row([[1.0]]))
 
     def construct(self, outputs: Tensor) -> Tensor:
-        """Return numbers of the size of the labels."""
+        """Return the outputs in the units of the labels."""
         return outputs * self.deviation + self.mean
 
     def standard(self, label: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ class LogisticRegression(Network):
         z = b + \sum_f w_{i_f} + u^\top x
 
     For a list of ids, :math:`w_{i_f}` is the mean of the weights. The model has no interactions of
-    columns, so the gain of other models over it is what they learn of interactions.
+    columns, so comparing another model with it shows the value of interactions.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -53,7 +53,8 @@ class LogisticRegression(Network):
         [[0.0]]
     """
 
-    # A weight is a logit's share, so it has further to go than the weights of a perceptron.
+    # A weight is itself a part of the logit, so training must move it further than a perceptron's
+    # weight.
     default_learning_rate = 0.02
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of models, and the classes that they stand for."""
+"""Names of models, and the class of each name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ module_files: dict[str, str] = {}
 
 
 def places() -> dict[str, str]:
-    """Return 'module:Class' of each model, by name; also of models of installed packages.
+    """Return each model's 'module:Class' by name, including models of installed packages.
 
     Example:
         >>> places()["dcn"]
@@ -51,8 +51,8 @@ def name_of(kind: type) -> str:
         kind: class of a network.
 
     Raises:
-        ValueError: the class is in a function, or in a session without a file, and is not
-            registered.
+        ValueError: the class is not registered, and is defined in a function or in a session
+            without a file.
 
     Example:
         >>> from mindspore_rec.models import DCN

@@ -35,16 +35,16 @@ class Network(nn.Cell):
     """Base class of networks that are made from a schema.
 
     The first argument of a derived class is the schema. All further arguments of the class have
-    defaults and can be passed by keyword. Among them are `name`, the prefix of the tables' names,
-    and `seed`, the seed of the tables' initial values. All other arguments are settings of the
-    network. Their values are numbers, texts, None, or lists, mappings or dataclasses of them. The
-    class passes all its arguments to `super().__init__`.
+    defaults and can be passed by keyword. The class must have the arguments `name`, the prefix of
+    the tables' names, and `seed`, the seed of the tables' initial values. All other arguments are
+    settings of the network. The values of settings are numbers, texts, None, or lists, mappings or
+    dataclasses of such values. The class passes all its arguments to `super().__init__`.
 
     A network with several members is an ensemble inside one network. All members share the tables
     and the layers. Each member multiplies the row by its own learned factors, and has its own
     output of the last layer. The loss is the mean of the members' losses, and the prediction is the
-    mean of the members' probabilities. The layers compute as many rows as there are members, for
-    each row of a batch.
+    mean of the members' probabilities. For each row of a batch, the layers compute one row per
+    member.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -65,9 +65,9 @@ class Network(nn.Cell):
             of each member's rows.
 
     Attributes:
-        schema: a copy of the schema, whose scales learn when the network is trained; None if the
-            network was made from other features.
-        features: the description of the arrays, which makes the cells that read them.
+        schema: a copy of the schema; None if the network was made from other features. The scales
+            of the copy learn when the network is trained.
+        features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, one output.
         reads_histories: class attribute, True if the network reads the arrays of histories.
@@ -77,10 +77,10 @@ class Network(nn.Cell):
         members: number of members.
         label_scale: a `LabelScale` with mean and deviation of the labels; None if no label of the
             schema is a number.
-        users: tables with the last events of each user, one for each `KeptHistoryColumn` of the
-            schema; only if there are any.
-        varying_inputs: True if the schema has histories, whose number of values differs from batch
-            to batch.
+        users: tables with the last events of each user, one table for each `KeptHistoryColumn`;
+            missing if the schema has no `KeptHistoryColumn`.
+        varying_inputs: True if the schema has histories; the number of their values differs from
+            batch to batch.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
@@ -117,7 +117,7 @@ class Network(nn.Cell):
         _check_settings(type(self), settings)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
-        # The scales of the schema learn in training, and another network may have the same schema.
+        # Copy the schema, because training changes its scales and another network may use it too.
         schema = copy.deepcopy(schema) if isinstance(schema, Schema) else schema
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
@@ -136,13 +136,13 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Keep the last events of users within a limit of host memory; call it before training.
+        """Keep the last events of users within a limit of host memory; call before training.
 
-        The tables `users` begin again without rows. The rows beyond the limit are on an SSD or on
-        Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+        The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
+        or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
 
         Args:
-            cache: the tiers. Each table has its own rows in them; rows are not read ahead.
+            cache: the tiers. Each table stores its rows in these tiers; rows are not read ahead.
 
         Raises:
             ValueError: no history of the schema is kept from rows.
@@ -174,7 +174,7 @@ class Network(nn.Cell):
             self.member_logits = MemberLogits(members, self.features.binary)
 
     def _answer(self, outputs: Tensor) -> Tensor:
-        """Return the network's output from the output of its last layer."""
+        """Compute the network's output from the output of its last layer."""
         return self.member_logits(outputs) if self.members > 1 else outputs
 
     @property
@@ -190,15 +190,16 @@ class Network(nn.Cell):
         return any(each.asnumpy().any() for each in self.last_biases)
 
     def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
-        """Let an untrained network predict about the mean of each label, in the label's unit.
+        """Make an untrained network predict approximately each label's mean, in the label's unit.
 
         The network then learns only the differences of rows from the mean. `RecModel` calls this
-        method if it trains a new network on rows. A program that trains on a stream may call it.
+        method if it trains a new network on rows. A program that trains on a stream may call this
+        method.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.
-            deviations: standard deviation of each label, at least 0. Labels with two values do not
-                need it.
+            deviations: standard deviation of each label, at least 0. The values for labels with two
+                values are not used.
 
         Raises:
             ValueError: there is not one value for each label, a mean or deviation is not finite, or
@@ -221,13 +222,13 @@ class Network(nn.Cell):
             bias.set_data(Tensor(np.full(bias.shape, value, np.float32), ms.float32))
 
     def recipe(self) -> dict[str, Any]:
-        """Return how the network was made from its schema, as JSON values.
+        """Return JSON values that describe how the network was made from its schema.
 
-        `mindspore_rec.models.build` makes such a network again.
+        `mindspore_rec.models.build` makes a new network from the returned values.
 
         Returns:
-            Dict of the name of the model (`model`), the arguments of the class (`settings`), and
-            its arguments `name` and `seed`.
+            Dict with the keys `model` (the name of the model), `settings` (the settings of the
+            class), `name` and `seed`.
 
         Raises:
             ValueError: the network was not made from a schema, or its class cannot be found again
@@ -256,7 +257,7 @@ def features_of(schema: Schema | Features) -> Features:
         schema: a `Schema`, or a `Features`.
 
     Raises:
-        TypeError: `schema` is something else.
+        TypeError: `schema` is neither a `Schema` nor a `Features`.
     """
     if isinstance(schema, Features):
         return schema
@@ -266,7 +267,7 @@ def features_of(schema: Schema | Features) -> Features:
 
 
 def _check_settings(kind: type, settings: Mapping[str, Any]) -> None:
-    """Check that a derived class passes all its arguments on, and nothing else."""
+    """Check that a derived class passes exactly its own arguments to the base class."""
     parameters = list(inspect.signature(kind).parameters.values())[1:]
     names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
     missing = sorted(names - {*settings, *_NOT_SETTINGS})

@@ -41,12 +41,12 @@ def get(model: str) -> type[Any]:
     """Return the class of a model.
 
     Args:
-        model: a name of `names`, a class in a file, such as 'my_file.py:MyNet', or a class in a
-            module, such as 'my_package.nets:MyNet'. A file is run as a module.
+        model: a name that `names` returns, a class in a file, such as 'my_file.py:MyNet', or a
+            class in a module, such as 'my_package.nets:MyNet'. A file is run as a module.
 
     Raises:
         TypeError: `model` is not a text, or the class does not derive from `Network`.
-        ValueError: there is no such model.
+        ValueError: no model has the name `model`.
 
     Example:
         >>> from mindspore_rec import models
@@ -77,7 +77,7 @@ def get(model: str) -> type[Any]:
 
 
 def register(name: str, kind: _Kind | None = None) -> Any:
-    """Give a model a name in this process; a function, or a decorator of the class.
+    """Register a model's class under a name in this process; also usable as a class decorator.
 
     Args:
         name: the name, without a colon.
@@ -132,10 +132,12 @@ def build(
 
     Args:
         recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
-            `settings`, its `name` and its `seed`, such as `Network.recipe` returns.
+            `settings`, its `name` and its `seed`, as `Network.recipe` returns it.
         schema: the `Schema` of the data.
-        name: prefix of the tables' names. Default: the recipe's, or else the model's.
-        seed: seed of the tables' initial values. Default: the recipe's, or else 0.
+        name: prefix of the tables' names. Default: the name in the recipe or, without one, the
+            model's default name.
+        seed: seed of the tables' initial values. Default: the seed in the recipe or, without one,
+            0.
 
     Raises:
         TypeError, ValueError: the recipe has an unknown key, the model has no such setting, or a
@@ -173,7 +175,7 @@ def _of_module(home: str, model: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Return the module that a file makes; the same module for the same file."""
+    """Run a file as a module and return the module; a second call returns the same module."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} with a model")
     whole = path.resolve()

@@ -24,16 +24,17 @@ class SASRec(NextItemNetwork):
     In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first, and
     :math:`c_h` is the vector of the candidate, the item that the row scores. The state
     :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
-    a `HistoryTransformer`, and the first block adds the vectors of positions. The row's other
-    columns, x, are added to the state by a matrix. The linear part w has one weight per value and
-    number of the row, also for the candidate: the weight of an item is its popularity.
+    a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
+    row's other columns, x, to a vector that is added to the state. The linear part w has one weight
+    for each value and each number of the row. The candidate has a weight too, which expresses the
+    item's popularity.
 
     If the other columns describe the user and not the item, an item's score is a product of two
-    vectors, of which one depends on the user and one on the item, plus the item's weight.
+    vectors plus the item's weight. One vector depends on the user, the other vector on the item.
 
-    The candidate of a history is the category of the row with the `table` of the history. Side
-    columns with keys extend the vectors of the events, and the category with the `table` of a side
-    column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history. A side
+    column with keys extends the vectors of the events, and the category with the same `table` as
+    this column extends the candidate. Numbers and times of events are not read.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
     https://arxiv.org/abs/1808.09781. The paper has no other columns and no linear part, and its

@@ -39,7 +39,7 @@ class SchemaEmbedding(nn.Cell):
         schema: the schema.
 
     Raises:
-        ValueError: a row of `ids` has another number of ids than the schema.
+        ValueError: the number of ids in a row of `ids` differs from the schema.
     """
 
     def __init__(self, schema: Schema, name: str, seed: int) -> None:
@@ -66,7 +66,7 @@ class SchemaEmbedding(nn.Cell):
         return next((number for number, each in groups if history in each.histories), None)
 
     def table_of(self, group: int) -> HashTable:
-        """Return the table of a group, which is made if no field of `ids` is in it."""
+        """Return the table of a group; make the table if no field of `ids` uses it."""
         if group not in self._tables:
             self._tables[group] = HashTable(self._configs[group])
         return self._tables[group]
@@ -120,7 +120,7 @@ class SchemaSum(nn.Cell):
 
 
 class _WindowLookup(nn.Cell):
-    """Lookup of some columns of ids, combined or not, in the table of their group.
+    """Lookup of some columns of ids in the table of the columns' group, combined or not.
 
     Args:
         window: the columns.

@@ -18,12 +18,13 @@ __all__ = ["SchemaFeatures"]
 class SchemaFeatures(Features):
     """The arrays `ids` and `numbers` of a schema.
 
-    The single keys of a table have one lookup. A list or text has an `EmbeddingBag`, which
+    One lookup reads all single keys of a table. A list or text has its own `EmbeddingBag`, which
     returns the mean of the vectors of its values. All lookups of a table share the table.
 
-    The table of all columns without own settings has the name of the cell. Each further table's
-    name is the cell's name, a dot, and the name of the table in the schema. If the table has no
-    name there, its number in `Schema.tables` is used.
+    All columns without their own table settings share one table, which has the name of the cell.
+    Each further table's name is the cell's name, a dot, and the name of the table in the schema. If
+    the schema does not name the table, the table's number in `Schema.tables` takes the place of the
+    name.
 
     Args:
         schema: the schema.

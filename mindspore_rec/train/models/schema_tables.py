@@ -18,7 +18,8 @@ __all__ = ["Window", "table_config", "users_tables", "windows_of"]
 class Window(NamedTuple):
     """Consecutive columns of `ids` that one lookup reads: keys of one table, or one bag.
 
-    `dropout` is the probability for each column that a training step drops its key.
+    `dropout` contains, for each column, the probability that a training step drops the column's
+    key.
     """
 
     group: int
@@ -41,7 +42,7 @@ class Window(NamedTuple):
 def windows_of(schema: Schema) -> Iterator[Window]:
     """Yield the columns of each lookup, in the order of the fields.
 
-    The single keys of a table are side by side, in front of its bags.
+    The columns of a table's single keys are consecutive, and come before the table's bags.
     """
     for group, table in enumerate(schema.tables):
         fields = [schema.fields[number] for number in table.fields]
@@ -91,7 +92,8 @@ def table_config(
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
     """Return a table for each history that is kept from rows, with a row per user.
 
-    No optimizer changes the rows: a training writes the last events of each user to them.
+    Optimizers do not change the rows; instead, a training writes the last events of each user to
+    the rows.
 
     Args:
         schema: the schema.

@@ -24,7 +24,7 @@ BUILDER = "mindspore_rec.models:served"
 
 
 class Served(nn.Cell):
-    """Network that returns probabilities; for a label that is a number, the number.
+    """Network that returns probabilities or, for a label that is a number, predicted numbers.
 
     Args:
         network: a network that was made from a schema.
@@ -33,14 +33,15 @@ class Served(nn.Cell):
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
         arrays: the further arrays of `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left out
             if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor `[B]`,
-            are without the last offset, as in requests of the Open Inference Protocol.
+            exclude the last offset, as in requests of the Open Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
 
     Attributes:
         input_names: names of the inputs.
-        input_offsets: for the name of each input with values of a history, the name of its offsets.
+        input_offsets: dict from the name of each input with a history's values to the name of the
+            input with the offsets.
     """
 
     def __init__(self, network: Network) -> None:
@@ -59,7 +60,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input, the place of values whose number is appended to the offsets, or -1.
+        # For each input: if the input contains offsets, the index of an input with the values;
+        # otherwise -1.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )
@@ -110,8 +112,8 @@ def _inputs(schema: Schema) -> list[Tensor]:
 def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served, FeaturePipeline]:
     """Return the network that predictors run, and the features that read raw columns.
 
-    Checkpoints of networks that were made from a schema name this function as the builder of their
-    network.
+    If a network was made from a schema, its checkpoints store the name of this function as the
+    network's builder.
 
     Args:
         recipe: recipe of the network, as `Network.recipe` returns it.
@@ -137,7 +139,7 @@ def recipe_of(model: Mapping[str, Any] | None) -> tuple[dict[str, Any], Schema] 
     """Return recipe and schema from the entry `model` of a manifest; None for other networks.
 
     Raises:
-        ValueError: the entry is of this library's networks, but its arguments are not.
+        ValueError: the entry names this library's builder, but has wrong arguments.
     """
     if model is None or model["builder"] != BUILDER:
         return None

@@ -43,7 +43,7 @@ class EmbeddingBag(nn.Cell):
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
             offsets never decrease.
-        per_sample_weights: float32 weights of the shape of ids. No gradient flows to the weights.
+        per_sample_weights: float32 weights, in the shape of ids. No gradient flows to the weights.
 
     Outputs:
         float32 Tensor `[bags, dim]`.

@@ -48,19 +48,19 @@ class Dice(nn.Cell):
         \epsilon}}\right)
 
     In training, the mean and the variance of a column are computed from the batch, and gradients
-    flow through both. A training step also moves the moving mean and the moving variance; in
-    evaluation, the inputs are normalized by the moving moments. A batch without rows changes no
-    moving moment. On several workers, each worker normalizes by its own rows, and `RecModel`
-    averages the moving moments.
+    flow through both. A training step also updates the moving mean and the moving variance; in
+    evaluation, the inputs are normalized by the moving moments. A batch without rows does not
+    change the moving moments. On several workers, each worker normalizes by its own rows, and
+    `RecModel` averages the moving moments.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     https://arxiv.org/abs/1706.06978, equation 3.
 
     Args:
         width: number of columns, 1 to 65536.
-        epsilon: is added to variances, greater than 0. Default: 1e-8, as in the paper.
+        epsilon: number greater than 0 that is added to variances. Default: 1e-8, as in the paper.
         momentum: weight of the old moving moments in the new moving moments, in [0, 1]. Default:
             0.9.
 
@@ -137,12 +137,12 @@ class _PReLUOperator(HistoryOperator):
 
 
 class PReLU(nn.Cell):
-    r"""PReLU: a rectifier with a learned slope for the values of each column below 0.
+    r"""PReLU: a rectifier that multiplies values below 0 by a learned slope per column.
 
     .. math::
         y = \max(x, 0) + \alpha \min(x, 0)
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: He et al., "Delving Deep into Rectifiers", ICCV 2015, https://arxiv.org/abs/1502.01852.
 

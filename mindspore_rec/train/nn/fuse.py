@@ -55,14 +55,14 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call. A cell has changed if its type, its hooks, a child, or a number or a
-    function in an attribute differs. MindSpore's layers also compute the network, without a
-    warning, if an argument of a call is not a Tensor, unless the argument is omitted.
+    changed since the call of `fuse`. A cell has changed if its type, its hooks, a child, or a
+    number or a function in an attribute differs. MindSpore's layers also compute the network,
+    without a warning, if an argument of a call is not a Tensor, unless the argument is omitted.
 
     Args:
         cell: the network, not yet compiled.
-        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for any other
-            `construct`.
+        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for a
+            `construct` without `*inputs`.
 
     Returns:
         The cell itself.

@@ -25,7 +25,7 @@ _told: set[int] = set()  # numbers of operators of which a warning was given
 
 
 class FusedGraph(FusedLayer):
-    """Layers that read inputs and each other's outputs, as one operator forward and one backward.
+    """Layers that read inputs and each other's outputs; run as one operator forward, one backward.
 
     Separate operators exchange rows through memory. An input of several layers is copied for each
     layer, and outputs of several layers are joined before the next layer reads them. In one
@@ -132,9 +132,9 @@ class FusedGraph(FusedLayer):
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
         The graph compiler compares shapes once. If shapes are dynamic and `expects_rows` is True,
-        the function returns True. If shapes are dynamic and `expects_rows` is False, `may_branch`
-        decides: if True, the graph compares shapes in each step; if False, the function returns
-        False.
+        the function returns True. If shapes are dynamic and `expects_rows` is False, the graph
+        compares shapes in each step if `may_branch` is True. If `may_branch` is False, the function
+        returns False.
 
         Args:
             inputs: the Tensors.
@@ -185,7 +185,7 @@ class FusedGraph(FusedLayer):
         return ""
 
     def set_compute_dtype(self, compute_dtype: str) -> FusedGraph:
-        """Set the type of the factors of all layers' products, as in `FusedLayer`."""
+        """Set the type of the factors in all layers' products, as in `FusedLayer`."""
         for layer in self.fuses():
             layer.set_compute_dtype(compute_dtype)
         return super().set_compute_dtype(compute_dtype)
@@ -194,8 +194,8 @@ class FusedGraph(FusedLayer):
         """Call the layers one by one, and return the outputs."""
         values: Any = ()
         for i in range(len(inputs)):
-            # MindSpore has no kernel that adds bfloat16 gradients, so inputs of several layers are
-            # cast.
+            # MindSpore has no kernel that adds bfloat16 gradients, so inputs that several layers
+            # read are cast.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()
@@ -285,7 +285,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return each value's place: the first value of its group, and the value's first column.
+    """Return the place of each value: the first value of the group, and the value's first column.
 
     Raises:
         ValueError: two joins need different places for a value.

@@ -31,16 +31,16 @@ class HistoryTransformer(nn.Cell):
 
     In this formula, norm is a layer normalization. The attention has the weights
     :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The vector p is a
-    learned vector of the value's place. A place is counted from the newest value of the history, or
-    is the bucket of the time between the value and the newest value.
+    learned vector of the value's place. The place is the value's distance from the newest value of
+    the history, or the bucket of the time between these two values.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared
-    lengths, and the other layers' time to the number of values. The scores of a
-    list never exist all at once: the forward and the backward pass compute 16 rows of scores at a
-    time. To stack blocks, give places to the first block only.
+    lengths. The other layers' time is proportional to the number of values. The scores of a list
+    are never stored all at once, because the forward and the backward pass compute 16 rows of
+    scores at a time. To stack blocks, give places to the first block only.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
     https://arxiv.org/abs/1808.09781, and Chen et al., "Behavior Sequence Transformer for E-commerce
@@ -54,8 +54,8 @@ class HistoryTransformer(nn.Cell):
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
             first vector. All older values use the last vector. Default: 0, none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
-            value's time from the newest value's time selects the vector: the vectors 0, 1, 2, 3,
-            ... are for differences of 0, 1, 2 to 3, 4 to 7, and so on by powers of two. The last
+            value's time from the newest value's time selects the vector. The vectors 0, 1, 2 and 3
+            are for differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last
             vector is also for all larger differences. Default: 0, none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.

@@ -32,17 +32,18 @@ class HSTU(nn.Cell):
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
     normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
     values in the history and on the bucket of the time between the values. All heads share the
-    biases. The weights have no softmax, so an output also tells how often similar values occurred.
+    biases. The weights have no softmax, so an output also depends on how often similar values
+    occurred.
 
     The projections, the attention, the normalization of the attention and the gates of a list are
-    computed as in `HistoryTransformer`: without padding, and with 16 rows of scores at a time.
+    computed without padding, and with 16 rows of scores at a time, as in `HistoryTransformer`.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
-    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. Here all
-    projections have biases, and the time between a query and a key is the difference of the times
-    of both values.
+    for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
+    projections have biases, and the time between a query and a key is the difference of the two
+    values' times.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.

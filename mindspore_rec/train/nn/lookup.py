@@ -28,9 +28,9 @@ __all__ = [
 def check_coefficient(value: int) -> int:
     """Check and return a `faae_coefficient`, an int in `[1, 2**20]`.
 
-    The name is from Rec SDK, in which it is the coefficient of "feature admission and eviction".
-    Each occurrence of an id in a lookup adds this coefficient to the id's count. Admission by count
-    and eviction by frequency read the counts of ids.
+    The argument's name comes from Rec SDK, where "faae" stands for "feature admission and
+    eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.
+    Admission by count and eviction by frequency read the counts of ids.
 
     Example:
         >>> check_coefficient(3)

@@ -17,7 +17,7 @@ __all__ = ["BCEWithLogitsLoss"]
 
 
 class BCEWithLogitsLoss(nn.LossBase):
-    r"""Binary cross-entropy between the sigmoid of logits and labels, as in MindSpore.
+    r"""Binary cross-entropy between labels and the sigmoid of logits, as in MindSpore.
 
     .. math::
         \ell(x, y) = -\operatorname*{mean}_i\; \left[ y_i \log \sigma(x_i)
@@ -26,9 +26,10 @@ class BCEWithLogitsLoss(nn.LossBase):
     On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
     y_i`, divided by the number of logits if `reduction` is 'mean'; the backward pass scales this
     gradient. The loss is summed in float64, in an order that does not depend on the number of
-    threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` in the cases that the operator does not
-    support: a `weight` or `pos_weight`, reduction 'none', types other than float32, devices other
-    than the CPU, `mindspore.export`, and `MINDSPORE_REC_ONEDNN=off`.
+    threads. The operator does not support some cases, in which the cell uses
+    `mindspore.nn.BCEWithLogitsLoss`. The cases are a `weight` or `pos_weight`, reduction 'none',
+    types other than float32, devices other than the CPU, `mindspore.export`, and
+    `MINDSPORE_REC_ONEDNN=off`.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 

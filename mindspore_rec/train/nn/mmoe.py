@@ -40,7 +40,7 @@ class MMoE(FusedLayer):
 
     The experts start with different weights. Experts with equal weights and equal gates would get
     equal gradients and stay equal. `mindspore.set_seed` seeds the initial weights and the dropout,
-    so that two trainings with the same seed are equal, bit by bit.
+    so that two trainings with the same seed have results that are identical bit for bit.
 
     One matrix product computes the first layers of all experts, and another product computes all
     gates. On the CPU one operator computes the whole mixture, forward and backward, with matrix
@@ -54,7 +54,7 @@ class MMoE(FusedLayer):
             joined without an extra copy.
         experts: number of experts E, 1 to 1024.
         hidden: widths of the layers of an expert, at least one layer, each width at least 1.
-        tasks: number of tasks, 1 to 1024, each task has one gate.
+        tasks: number of tasks, 1 to 1024; each task has one gate.
         activation: activation of the experts, as for `MLP`. Default: 'relu'.
         dropout: probability that a unit of an expert's layers is dropped in training, in [0, 1).
             Default: 0.0.

@@ -17,7 +17,7 @@ __all__ = ["named_hash_config", "new_table", "table_of"]
 
 
 def table_of(maker: str, config: Any, table: Any) -> TableParameter:
-    """Return the table of an embedding cell, from a description or an existing table.
+    """Return the table of an embedding cell: a new table from a description, or an existing table.
 
     Args:
         maker: name of the cell's class, for messages.

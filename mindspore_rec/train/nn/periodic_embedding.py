@@ -22,7 +22,8 @@ class PeriodicEmbedding(NumberVectors):
     .. math::
         y_{b,n} = \text{relu}(W [\sin(2 \pi f_n x_{b,n}), \cos(2 \pi f_n x_{b,n})] + c)
 
-    The frequencies :math:`f_n` of each number are learned, and start with a normal distribution.
+    The frequencies :math:`f_n` of each number are learned; their initial values are drawn from a
+    normal distribution.
 
     Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
     NeurIPS 2022, https://arxiv.org/abs/2203.05556. Later work of the authors calls the form with a

@@ -31,7 +31,8 @@ class PiecewiseLinear(NumberVectors):
 
     Source: Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning",
     NeurIPS 2022, https://arxiv.org/abs/2203.05556: the piecewise linear encoding followed by a
-    linear layer. The parameters here are the layer's outputs at the knots.
+    linear layer. In this cell, the parameters are the outputs of the paper's linear layer at the
+    knots.
 
     Args:
         numbers: the number N of input values per row, 1 to 65536.

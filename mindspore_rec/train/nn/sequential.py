@@ -25,13 +25,12 @@ class _Step(NamedTuple):
 
 
 class FusedSequential(FusedLayer):
-    """The layers of an `nn.SequentialCell`; on the CPU, one operator forward and one backward.
+    """Run an `nn.SequentialCell`; on the CPU, as one operator forward and one operator backward.
 
     The cell contains the layers of the stack, with the same names and the same Parameter objects.
     So a checkpoint of the stack can be loaded into the cell, and a checkpoint of the cell into the
-    stack. In four cases, the stack itself computes the
-    output: on devices other than the CPU, without oneDNN, in `mindspore.export`, and if the input
-    is not float32 `[B, in_channels]`.
+    stack. The stack itself computes the output on devices other than the CPU, without oneDNN, in
+    `mindspore.export`, and if the input is not float32 `[B, in_channels]`.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The

@@ -35,11 +35,11 @@ class TargetAttention(nn.Cell):
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. The joined input of the MLP is never stored. The first layer is linear in
-    the candidate, the value and their product, so a product over the batch and a product over the
-    values replace the product over the joined input. In training, Dice normalizes by the moments of
-    all values of the batch, which contain no padding.
+    the candidate, the value and their product. So two products, one over the batch and one over the
+    values, replace the product over the joined input. In training, Dice normalizes by the moments
+    of all values of the batch, which contain no padding.
 
-    Results are bitwise the same for any number of threads. The cell runs on the CPU.
+    Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
     https://arxiv.org/abs/1706.06978. The difference c - v comes from the program of the paper's

@@ -35,18 +35,18 @@ __all__ = ["SparseOptimizer"]
 class SparseOptimizer(nn.Optimizer):
     """Base class of the optimizers: a `mindspore.nn.Optimizer` for dense parameters and tables.
 
-    A step, for every parameter ``w`` with raw gradient ``g``:
+    A step does the following, in this order, for every parameter ``w`` with raw gradient ``g``:
 
-    1. Divide by the loss scale: ``g = g / loss_scale``.
-    2. Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
-       ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
-       tables are summed by key.
-    3. Add the weight decay to the gradient (AdamW decouples the decay):
-       ``g = g + weight_decay * w``.
-    4. Apply the rule in the native core: one operator for all dense parameters, and one operator
-       for each table. MindSpore's operators update dense parameters that are not float32 or have
-       centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
-       dense parameters.
+    * Divide by the loss scale: ``g = g / loss_scale``.
+    * Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
+      ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
+      tables are summed by key.
+    * Add the weight decay to the gradient (AdamW decouples the decay):
+      ``g = g + weight_decay * w``.
+    * Apply the rule in the native core: one operator for all dense parameters, and one operator
+      for each table. MindSpore's operators update dense parameters that are not float32 or have
+      centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
+      dense parameters.
 
     A step of a table updates only the rows of the batch, each row once. A key may occur several
     times, in one lookup or in several. The gradients of the key are summed, and then the key's row

@@ -23,7 +23,7 @@ class CombinedOptimizer(nn.Optimizer):
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combined optimizer is one step of each part, and all parts
-    share one `global_step`. The combination owns its parts: from now on, do not call a part
+    share one `global_step`. The combination owns its parts: from now on, do not call the parts
     directly.
 
     Args:

@@ -89,8 +89,8 @@ class DenseStep(nn.Cell):
             gradients: one raw gradient per parameter, of the parameter's shape.
             scale: factor of the gradients, one float32 number.
             step: the step number, from 1, as one int32.
-            numbers: one float32 number per parameter: the learning rates of the parameters in
-                `rates_of`, then the weight decays of the parameters in `decays_of`.
+            numbers: float32 numbers: first the learning rates of the parameters in `rates_of`, then
+                the weight decays of the parameters in `decays_of`.
 
         Returns:
             A Tensor on which later operators can depend.
@@ -105,8 +105,8 @@ class DenseStep(nn.Cell):
 class DenseNorm(nn.Cell):
     """Cell that returns the squared norm of dense gradients.
 
-    The native core adds float64 sums of fixed pieces in a fixed order, so that the bits do not
-    depend on the number of threads.
+    The native core adds float64 sums of fixed pieces in a fixed order, so that the result is
+    identical bit for bit for any number of threads.
 
     Args:
         native: True if the native core computes the sum, False if MindSpore's operators do.
@@ -135,8 +135,8 @@ def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
     # One signature covers any number of inputs. PyNative mode applies the first Custom operator's
-    # signatures to all Custom operators. These signatures require that each operator has at least
-    # as many inputs as there are signatures.
+    # signatures to all Custom operators. The first operator's signatures require that each operator
+    # has at least as many inputs as there are signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

@@ -16,7 +16,7 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Cell that updates rows with a gradient on the device: gather, apply the rule, scatter.
+    """Cell that updates, on the device, the rows with a gradient: gather, apply the rule, scatter.
 
     From step to step, the number of rows with a gradient changes. So the shapes of Tensors in this
     part of the graph change too. The graph is compiled only once.

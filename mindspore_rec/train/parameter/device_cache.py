@@ -14,7 +14,7 @@ There are two forms of one tier, with the same results:
 * *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
   results. The program need not call `prepare` or `sync`.
-* *graph*: any other device. The method `prepare` swaps rows by the operators Gather and
+* *graph*: the device is not the CPU. The method `prepare` swaps rows by the operators Gather and
   ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the previous
   step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's formula. Rows
   equal the rows of the *shared* form up to rounding, but not bit for bit.
@@ -149,7 +149,7 @@ class DeviceTier(nn.Cell):
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the
-                message contains the required number of rows. After this error the table is
+                message contains the required number of rows. After a ValueError, the table is
                 unchanged.
         """
         array = ids.asnumpy() if isinstance(ids, Tensor) else np.ascontiguousarray(ids)

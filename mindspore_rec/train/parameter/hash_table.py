@@ -204,9 +204,9 @@ class HashTable(DynamicTable):
             key_tensor: keys, int32 or int64, of any shape.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer trains the table. False for a read: for a key without
-                a row, the result is `unknown_value`; the table does not change, and no gradient
-                flows.
+                differentiable if an optimizer trains the table. False for a read: the table does
+                not change, no gradient flows, and the result for a key without a row is
+                `unknown_value`.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.

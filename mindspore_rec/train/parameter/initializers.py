@@ -21,7 +21,7 @@ class RowInitializer:
     """Distribution from which the native core draws the initial value of a row.
 
     `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
-    the normal distribution, truncated to [lower, upper], in standard deviations.
+    the normal distribution, truncated to [lower, upper]; both bounds are in standard deviations.
     """
 
     kind: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: a table's marks, one per holder; later changes are recorded."""
+"""ChangeMarks: a table's marks, one per holder; the table records the changes after a mark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks (points in time) of a table, one per holder; changes since the oldest are recorded.
+    """Marks (points in time) of a table, one per holder; the table records later changes.
 
     A holder is a name or an object. If the holder of a mark has been deleted, the mark is dropped
     when the next mark is set.

@@ -48,7 +48,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes the table. Default: True.
         seed: seed of the initial values. Default: 0.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` with `vocab_size`, in place of the arguments above.
+        config: a `TableConfig` with `vocab_size`, in place of the other arguments.
 
     Example:
         >>> from mindspore_rec import StaticParameter
@@ -118,9 +118,8 @@ class StaticParameter(TableParameter):
     def start_from(self, values: Tensor | np.ndarray) -> None:
         """Set the initial values of a new table.
 
-        If MindSpore loads weights right after this call, the table's rows count as missing. In
-        contrast, rows that `set_data` sets count as the rows of weights that MindSpore loads right
-        afterwards.
+        If MindSpore loads weights right after this call, the table's rows count as missing. After a
+        call of `set_data`, the rows count as a part of the weights that MindSpore loads next.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

@@ -91,7 +91,7 @@ class TableConfig:
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers that store the rows, a `CacheConfig`. Default: all rows in host memory.
-        placement: distribution of the rows over several workers. Without a launcher, the setting
+        placement: distribution of the rows over several workers. Without a launcher, `placement`
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
             stores all rows. Use 'replicated' for small tables with frequent lookups: every worker
@@ -111,9 +111,9 @@ class TableConfig:
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
             'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. So small updates are not lost. The random choice depends only
-            on seed, name, key and step, so that repeated runs give bit-identical results.
-            Default: 'stochastic'.
+            equals the exact number. So stochastic rounding does not lose small updates. The random
+            choice depends only on seed, name, key and step, so that repeated runs give
+            bit-identical results. Default: 'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.

@@ -327,9 +327,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers, and is available without a count. `rows` includes
-        rows that are due for eviction but not yet removed. Byte counts are for allocated memory,
-        including room for growth.
+        `rows` is the number of rows in all tiers, and is available without counting rows. `rows`
+        includes rows that are due for eviction but not yet removed. Byte counts are for allocated
+        memory, including room for growth.
 
         For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
         number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
@@ -384,7 +384,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set before the load, in the same step, belong to the loaded weights.
+        # Rows that were set before the load but in the same step belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:

@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return the outputs of all workers as one batch; if they cannot be joined, one per worker.
+    """Return all workers' outputs as one batch; as one batch per worker if joining is impossible.
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.

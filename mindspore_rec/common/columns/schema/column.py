@@ -52,9 +52,9 @@ class Column:
         name: name of the column in the data, 1 to 255 characters.
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
-            share rows: equal values have equal keys. None if the column's values have their own
+            share rows, and equal values have equal keys. None if the column's values have their own
             rows.
-        embedding_dim: number of floats of a row, 1 to 8192; None for the schema's.
+        embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
@@ -64,9 +64,9 @@ class Column:
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
-            column's value as numbers, see `TargetStatistics`. With 'folds', training rows see the
-            labels of other rows, with 'past' the labels of earlier times, for which the schema
-            needs a time. None for no such numbers.
+            column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
+            training row are computed from other rows. With 'past', the statistics are computed from
+            earlier rows, and the schema needs a time. None for no statistics.
     """
 
     kind: ClassVar[str]
@@ -219,9 +219,10 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
-            type of the training rows. Until then '7' and 7 are different categories. 'key' is for
-            tables of earlier programs: whole numbers are their own keys, as in a `FeatureSpec`
-            without a transform, and none may be missing; texts have the same keys as by default.
+            type of the training rows. Until then '7' and 7 are different categories.
+            'key' is for tables of earlier programs: whole numbers are their own keys, as in a
+            `FeatureSpec` without a transform, and no number may be missing; texts have the same
+            keys as by default.
         group: whether metrics are also computed per value. Default: False.
         dropout: as for `Column`.
 
@@ -256,8 +257,9 @@ class NumberColumn(Column):
         transform: how the number is scaled: 'quantile' by `QuantileScale`, 'mixed' by `MixedScale`,
             'log' by `LogScale`, 'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or
             'none'. Default: 'quantile'.
-        buckets: number of intervals between quantiles. Each interval has a row in a table. 0 for no
-            intervals, or 2 to 65536. Default: 256 if `transform` is 'quantile' or 'mixed', else 0.
+        buckets: number of intervals between quantiles, 2 to 65536, or 0 for no intervals. Each
+            interval has a row in a table. Default: 256 if `transform` is 'quantile' or 'mixed',
+            else 0.
         decimal: as for `Column`.
         embedding_dim: as for `Column`; only if there are intervals.
 
@@ -312,14 +314,15 @@ class IntegerColumn(Column):
 class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
-    The data have no such column: its value in a row follows from the values of other columns of the
-    schema, which the network need not read by themselves. An ignored column is read as texts.
+    The data have no column of this name: the value of a row is made from the row's values in other
+    columns of the schema. The network itself need not read the other columns. An ignored column is
+    read as texts.
 
     Args:
         name: name of the cross, which no other column has.
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
-            ignored, or parts of a time such as 'ts.hour'. The order decides which key the values
-            have.
+            ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
+            order of the columns.
         table, embedding_dim, admission, eviction, statistics, dropout: as for `Column`.
 
     Example:
@@ -382,15 +385,15 @@ class ListColumn(Column):
 class HistoryColumn(Column):
     """Past events of the row's user, oldest first: a list that a network reads as a sequence.
 
-    A network gets the values of all lists and their offsets. It does not get a mean of vectors, as
-    of a `ListColumn`. Several columns may describe the same events, such as their items, categories
-    and times. One of them is the history. The others are its side columns (`side_of`), and have
-    lists of the same lengths. A missing list is empty.
+    A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
+    network does not get a mean of vectors. Several columns may describe the same events, such as
+    their items, categories and times. One of these columns is the history. The other columns are
+    its side columns (`side_of`), and have lists of the same lengths. A missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: as for `Column`.
         values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
-            'float32' for numbers, in which a missing one is 0. 'int64' for whole numbers such as
+            'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
             times; timestamps become whole seconds since 1970. Default: None, `Schema.fit` sets
             'text' or 'whole'.
         length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
@@ -402,8 +405,8 @@ class HistoryColumn(Column):
         separator: as for `ListColumn`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, a side column has a length or an
-            end, or a column of numbers has an option of a table.
+        TypeError, ValueError: an argument is of the wrong type, a side column sets `length` or
+            `keep`, or a column of numbers has an option of a table.
 
     Example:
         >>> HistoryColumn("seen", table="items", length=100)
@@ -447,11 +450,11 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Last events of the row's user, which the library keeps from the rows: no column of the data.
+    """Last events of the row's user, kept from the rows by the library; not a column of the data.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
-    first. The row itself is an event of later rows. Events of equal times do not see each other.
-    The schema needs a column of kind 'time'.
+    first. The row itself is an event of later rows. A history has no events with the same time as
+    its row. The schema needs a column of kind 'time'.
 
     A network reads the history as it reads a `HistoryColumn` of the first column in `of`, with side
     columns for the further columns. A history `recent` of `item` and `ts` has the arrays
@@ -460,9 +463,9 @@ class KeptHistoryColumn(Column):
 
     Args:
         name: name of the history.
-        of: name of a column, or names of columns, whose values an event has. A column is of kind
-            'category' or 'integer', whose values have rows in the table of the column; 'time', in
-            seconds since 1970; or 'number', not scaled.
+        of: name of the column, or names of the columns, from which an event takes its values. A
+            column is of kind 'category' or 'integer', whose values have rows in the table of the
+            column; 'time', in seconds since 1970; or 'number', not scaled.
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history. Default: 50.
@@ -602,7 +605,7 @@ class LabelColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class WeightColumn(Column):
-    """Weight of the row in the loss, at least 0. The metrics of `RecModel` count rows.
+    """Weight of the row in the loss and in the metrics of `RecModel`, at least 0.
 
     Args:
         name, decimal: as for `Column`.

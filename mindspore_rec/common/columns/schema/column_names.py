@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints in the name of a column: an id, a time, the weight of a row; the nearest name."""
+"""Guess from a column's name if it is an id, a time or a weight; find the most similar name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _between(match: re.Match[str]) -> str:
 
 
 def is_id_name(name: str) -> bool:
-    """Return True if whole numbers in a column of that name are names.
+    """Return True if whole numbers in a column of that name are probably ids.
 
     Example:
         >>> [is_id_name(name) for name in ("movieId", "det_ind_code", "paid", "year", "item")]

@@ -34,7 +34,7 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
     """Return the columns that JSON or YAML values describe.
 
     Args:
-        values: a mapping of names of columns to a kind, or to a mapping of the kind and options.
+        values: a mapping from each column's name to its kind, or to a mapping of kind and options.
         where: path of the values, for messages.
 
     Raises:
@@ -83,7 +83,8 @@ def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> V
         where: path of the mapping that has the key.
         key: the key.
         known: the known keys.
-        case: in which case they are the known keys. Default: in every case.
+        case: text of the error that says when these keys are known, such as " for kind
+            'label'". Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)
     hint = f"{near[0]} is similar" if near else f"known are {', '.join(known)}"

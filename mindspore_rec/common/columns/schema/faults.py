@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.columns.arrow_columns import decoded, is_text, values_array
+from mindspore_rec.common.columns.arrow_columns import decoded, is_list, is_text, values_array
 from mindspore_rec.common.columns.categories import whole_numbers
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.columns.histories import NUMBERS, HistoryValues, whole_values
@@ -45,7 +45,7 @@ class Fault:
         """Return what is wrong, for an error message.
 
         Args:
-            row: number of the first row in the data. Default: its index in the batch.
+            row: number of the first row in the data. Default: the row's index in the batch.
         """
         number = int(self.rows[0]) if row is None else row
         return (
@@ -54,7 +54,7 @@ class Fault:
 
 
 def missing_column(name: str, names: Sequence[str]) -> ValueError:
-    """Return the error for a column that data lack; it has the nearest name of the data."""
+    """Return the error for a missing column, with the most similar name in the data."""
     near = difflib.get_close_matches(name, names, 1, 0.6)
     hint = f"; {near[0]!r} is similar" if near else ""
     shown = ", ".join(map(repr, list(names)[:20])) + (", ..." if len(names) > 20 else "")
@@ -66,10 +66,10 @@ def faults_of(columns: Sequence[Column], rows: pa.RecordBatch) -> list[Fault]:
 
     Args:
         columns: the columns that are read.
-        rows: the batch. It must have all columns.
+        rows: the batch, which must have all columns.
 
     Raises:
-        ValueError: a column is of a type that none of its values can be read from.
+        ValueError: a column has a type from which no value can be read.
     """
     names = rows.schema.names
     faults = []
@@ -162,14 +162,11 @@ def _number(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _check_nested(column: Column, kind: pa.DataType) -> None:
-    is_list = (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
     if pa.types.is_null(kind):
         return
     if column.kind == "text" and not is_text(kind):
         raise ValueError(f"column {column.name!r} must be texts for kind 'text', it is {kind}")
-    if column.kind in ("list", "history") and column.separator is None and not is_list:
+    if column.kind in ("list", "history") and column.separator is None and not is_list(kind):
         raise ValueError(
             f"column {column.name!r} must be lists for kind {column.kind!r}, it is {kind}: if the "
             "values are in a text such as 'a|b', name what is between them (separator: '|')"
@@ -187,7 +184,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield which values of all lists are legal."""
+    """Yield arrays of bools, True for legal values of the lists, and the legal values in words."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":
@@ -201,7 +198,7 @@ def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
 def _as_long_as(
     history: Column, first: pa.Array, column: Column, values: pa.Array
 ) -> Iterator[Check]:
-    """Yield in which rows a side column has a list as long as the list of its history."""
+    """Yield bools, True for rows in which a side column's list is as long as the history's list."""
     counts = np.diff(_lists(history, first)[0])
     legal = np.diff(_lists(column, values)[0]) == counts
     wanted = "" if legal.all() else f", {counts[np.flatnonzero(~legal)[0]]} values"

@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 def feature_of(profile: Profile, total_rows: int) -> Choice:
-    """Return the column of a feature, and why.
+    """Return the column of a feature, and the reason.
 
     Args:
         profile: profile of the column in a sample.
@@ -164,9 +164,9 @@ def _written(profile: Profile) -> str:
 
 
 def _never_recurs(profile: Profile, total_rows: int) -> bool:
-    """Return True if the values of a sample show that no value recurs in all rows.
+    """Return True if a sample shows that no value occurs twice in the data.
 
-    Of n rows out of N in which each value stood in two, about n * n / (2 * N) pairs would be drawn.
+    If each value were in two of N rows, a sample of n rows would have about n * n / (2 * N) pairs.
     """
     if profile.there < FEW_ROWS or profile.distinct < profile.there:
         return False
@@ -176,7 +176,7 @@ def _never_recurs(profile: Profile, total_rows: int) -> bool:
 def never_recurs_later(profile: Profile, times: np.ndarray) -> bool:
     """Return True if values recur, but hardly any value of the last rows occurred before.
 
-    The numbers of invoices and sessions are such values.
+    The numbers of invoices and sessions, for example, recur only in neighbouring rows.
 
     Args:
         profile: profile of the column.
@@ -208,8 +208,8 @@ def _counts_rows(profile: Profile) -> bool:
 def _is_spread_like_ids(numbers: np.ndarray) -> bool:
     """Return True if many different numbers fill their range evenly, as hashes and ids do.
 
-    Quantities are dense at small values. The measure is the greatest distance of the distribution
-    of the different values from the uniform one (Kolmogorov-Smirnov).
+    Quantities, unlike ids, are mostly small numbers. The measure is the greatest distance of the
+    distribution of the different values from the uniform distribution (Kolmogorov-Smirnov).
     """
     if len(numbers) <= _MANY_VALUES:
         return False
@@ -257,7 +257,7 @@ def _words(texts: pa.Array, pattern: str) -> float:
 
 
 def _words_recur(texts: pa.Array) -> bool:
-    """Return True if a word stands in two texts on the average."""
+    """Return True if each word occurs at least twice on average."""
     spaced = pc.replace_substring_regex(texts, r"[^\p{L}\p{N}]+", " ")
     words = pc.split_pattern(pc.utf8_trim(spaced, " "), " ").flatten()
     return len(words.unique()) * 2 <= len(words)

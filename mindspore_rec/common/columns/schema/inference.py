@@ -40,7 +40,7 @@ __all__ = ["Inferred", "InferredColumn", "infer_columns"]
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """One column of a proposed schema, and why it is so.
+    """One column of a proposed schema, and the reason for its kind.
 
     Args:
         column: the column.
@@ -62,7 +62,7 @@ class Inferred:
     Args:
         entries: the columns in the order of the data, each with its reason.
         rows: number of rows of the sample.
-        warnings: sentences about columns that should not be features although they look so.
+        warnings: sentences about columns that look like features, but should not be features.
     """
 
     entries: tuple[InferredColumn, ...]
@@ -134,10 +134,10 @@ def infer_columns(
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
         time: name of the column with the time of the event. Default: a column of timestamps, or of
             numbers that are times by their name and size, if there is one.
-        group: name of the column per whose value metrics are computed. Default: none.
+        group: name of a column; metrics are also computed for each of its values. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
-        total_rows: number of rows of the data. Default: the sample is all of them.
+        total_rows: number of rows of the data. Default: the sample contains all rows.
         by_time: whether the rows that are predicted come after the training rows if there is a
             time. Default: True.
 
@@ -355,7 +355,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
     if group is not None and not _is_group(draft.choices[group].column):
-        # A copy or a leak: the network does not read it, and metrics may.
+        # A group that copies or leaks the label is not read by the network, but still groups
+        # metrics.
         draft.choices[group] = _grouped(draft.profiles[group], draft.choices[group])
 
 

@@ -22,8 +22,8 @@ def kept_in(columns: Sequence[Column]) -> list[Column]:
 def expanded(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns with each kept history replaced by a history and its side columns.
 
-    A history `recent` of the columns `item` and `ts` has the columns 'recent' and 'recent.ts'. They
-    have the keys, the table and the settings of `item` and `ts`.
+    A history `recent` of the columns `item` and `ts` has the columns 'recent' and 'recent.ts'. The
+    two columns have the keys, the table and the settings of `item` and `ts`.
 
     Raises:
         ValueError: a kept history refers to a column that is missing or of another kind, there is

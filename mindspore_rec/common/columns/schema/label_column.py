@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find what a label is: which of its values counts as 1, and what makes it no label."""
+"""Find which value of a label counts as 1, and refuse columns that cannot be labels."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _POSITIVE = frozenset(
 
 
 def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, np.ndarray, str]:
-    """Return the label's column, its values as the network learns them, and why.
+    """Return the label's column, its values as the network learns them, and the reason.
 
     Args:
         label: profile of the label.
-        asked: a column of kind 'label' with `positive` or `binary` by the user. Default: None,
-            both are inferred: of two values, a word such as 'yes' counts as 1, or else the greater
-            number or the rarer text.
+        asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
+            None, `positive` and `binary` are inferred. Of two values, a word such as 'yes' counts
+            as 1, or else the greater number or the rarer text.
 
     Returns:
         The column, float64 values ``[rows]``, and a sentence.

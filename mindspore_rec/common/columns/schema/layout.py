@@ -131,8 +131,8 @@ class Layout:
     looks up the single keys of a table at once. Apart from that, fields have the order of their
     columns.
 
-    Columns without a name of a table share a table if they have the same settings. They share no
-    rows, because their keys are salted with the columns' names.
+    Columns without a name of a table share a table if they have the same settings. In a shared
+    table, different columns have separate rows, because keys are salted with the columns' names.
 
     Args:
         columns: the columns.
@@ -233,7 +233,7 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return the columns that a cross reads, each with the part of the time or None.
+    """Return the columns that a cross reads, each with its part of the time, or None.
 
     Args:
         column: a column of any kind; only a cross reads other columns.
@@ -310,7 +310,7 @@ def _values_of(column: Column) -> HistoryValues:
 
 
 def _kept_events(column: Column, history: History, columns: Sequence[Column]) -> KeptEvents:
-    """Return the transform of rows to the events from which a history is kept."""
+    """Return the transform that makes, from rows, the events of a kept history."""
     by_name = {each.name: each for each in columns}
     user = by_name[column.by or ""]
     values: list[Feature | None] = []
@@ -348,7 +348,7 @@ def _with_statistics(by: str, columns: Sequence[Column]) -> list[Column]:
 
 
 def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
-    """Return the statistics of labels of all columns that have them in one of the two ways.
+    """Return the label statistics of all columns that have `statistics` of one kind.
 
     Raises:
         ValueError: there is no label, no time, or no further column for folds.

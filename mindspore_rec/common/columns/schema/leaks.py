@@ -13,7 +13,7 @@ LEAK_AUC = 0.999
 """A column whose values alone reach this AUC decides the label."""
 
 LEAST_OF_EACH = 10
-"""Number of rows of either label below which nothing is said: few rows are divided by chance."""
+"""Least number of rows of each label; fewer rows are often divided by chance."""
 
 _ROWS_OF_A_BIN = 16
 _MOST_BINS = 2000
@@ -23,17 +23,17 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     """Return how a column decides the label, as the end of a sentence; None if it does not.
 
-    Each half of the rows learns the label's mean for each value, and the other half is ordered by
-    these means. The mean of a value that occurs only in one half is the mean of all rows. So ids
-    that differ from row to row tell nothing, although each of them occurs with one label only. If
-    half of the rows have values that occur in both halves, such as the numbers of invoices, the AUC
-    of these rows counts. Numbers are also compared by their order and by intervals, and a missing
-    value is a value like any other.
+    The label's mean for each value is computed in each half of the rows, and the rows of the other
+    half are ordered by these means. A value that occurs only in one half has the mean label of all
+    rows. So ids that differ from row to row tell nothing, although each id occurs with one label
+    only. If half of the rows have values that occur in both halves, such as numbers of invoices,
+    the AUC of these rows is computed too, and the greater AUC counts. Numbers are also compared by
+    their order and by intervals, and a missing value is a value like any other.
 
     Args:
         column: profile of the column.
-        label: the label, float64 ``[rows]``. If it has more than two values, the question is
-            whether it is above its median.
+        label: the label, float64 ``[rows]``. A label with more than two values is divided into
+            values above its median and other values.
         seed: seed of the halves. Default: 0.
 
     Example:
@@ -65,7 +65,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    Columns are alike by chance if there are fewer than 20 rows, or if most values occur once.
+    With fewer than 20 rows, or if most values occur once, the result is False: such columns are
+    alike by chance.
 
     Example:
         >>> import pyarrow as pa
@@ -89,7 +90,7 @@ def _two_values(label: np.ndarray) -> np.ndarray:
 
 
 def _codes(column: Profile) -> np.ndarray:
-    """Return a value of each row; lists are compared by their lengths."""
+    """Return a code for the value of each row; a list is represented by its length."""
     if column.lengths is not None:
         return np.minimum(column.lengths, 1 << 20) + 1
     return column.codes + 1
@@ -99,7 +100,7 @@ def _bins(column: Profile) -> np.ndarray:
     numbers = column.row_numbers()
     there = ~column.missing & ~np.isnan(numbers)
     bins = min(_MOST_BINS, int(there.sum()) // _ROWS_OF_A_BIN)
-    # No interpolation: between infinite numbers it is NaN.
+    # Edges are not interpolated: between infinite numbers, an interpolated edge is NaN.
     edges = np.quantile(numbers[there], np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     return np.where(there, np.searchsorted(np.unique(edges), numbers, side="right") + 1, 0)
 
@@ -117,7 +118,7 @@ def _order_decides(column: Profile, positive: np.ndarray) -> bool:
 
 
 def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) -> float:
-    """Return the AUC of means that the other half of the rows learned, the lower of the halves."""
+    """Order each half of the rows by the other half's mean labels; return the lower AUC."""
     size = int(codes.max()) + 1
     ones = [np.bincount(codes[half & positive], minlength=size) for half in (first, ~first)]
     zeros = [np.bincount(codes[half & ~positive], minlength=size) for half in (first, ~first)]
@@ -134,7 +135,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores that several rows of either label have; ties count half."""
+    """Return the AUC of scores, given how many rows of each label have a score; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile of one column of a sample: which values it has, how often, and what they are."""
+"""Profile of one column of a sample: the values, their frequencies and their types."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.common.columns.arrow_columns import is_list
 from mindspore_rec.common.columns.schema.text_forms import TextForm, form_of_texts
 
 __all__ = ["Profile", "profile_of"]
@@ -28,7 +29,7 @@ class Profile:
             'other' (values of a type that no kind of column reads).
         type: Arrow type of the values; for lists, of the values in the lists.
         codes: for each row, the place of its value in `values`, -1 if missing, int64 ``[rows]``.
-            For lists, for each value of each list.
+            For lists, `codes` has an entry for each value of each list.
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
         numbers: the values as float64, for numbers and for times (seconds since 1970), else None.
@@ -63,7 +64,7 @@ class Profile:
 
     @property
     def missing(self) -> np.ndarray:
-        """Which rows have no value, bool ``[rows]``."""
+        """True for each row without a value, bool ``[rows]``."""
         return (self.codes if self.lengths is None else self.lengths) < 0
 
     @property
@@ -85,14 +86,14 @@ class Profile:
             return not self.is_beyond_int64
         if self.form is not None:
             return self.form.is_whole and bool((np.abs(self.numbers) < _GREATEST_DIGITS).all())
-        # Up to there each whole float is exactly one integer.
+        # Up to `most`, each whole float is exactly one integer.
         most = 2.0 ** (np.finfo(self.type.to_pandas_dtype()).nmant + 1)
         legal = (np.abs(self.numbers) <= most) & (np.trunc(self.numbers) == self.numbers)
         return bool(legal.all())
 
     @property
     def is_beyond_int64(self) -> bool:
-        """True for integers of which some do not fit int64."""
+        """True if the values are integers, and some of them do not fit int64."""
         if self.numbers is None or not pa.types.is_uint64(self.type):
             return False
         return bool(len(self.numbers) and self.numbers.max() >= _GREATEST_INTEGER)
@@ -125,7 +126,7 @@ def profile_of(name: str, column: pa.ChunkedArray | pa.Array) -> Profile:
     kind = values.type
     if pa.types.is_null(kind):
         return _profile(name, "nothing", pa.array([None] * len(values), pa.string()))
-    if _is_list(kind):
+    if is_list(kind):
         return _list_profile(name, values)
     try:
         return _flat_profile(name, values)
@@ -228,12 +229,6 @@ def _plain(column: Any) -> pa.Array:
     if pa.types.is_string_view(kind):
         return column.cast(pa.string())
     return column
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _seconds(times: pa.Array) -> pa.Array:

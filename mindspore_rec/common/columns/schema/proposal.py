@@ -14,7 +14,7 @@ from mindspore_rec.common.columns.schema.inference import Inferred, InferredColu
 __all__ = ["proposal_yaml"]
 
 _WIDTH = 100
-# Texts that no version of YAML reads as another type, and no reader of YAML needs quoted.
+# Texts that need no quotes: every version of YAML reads these texts as texts.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*")
 _OTHER_TYPES = frozenset("true false yes no on off y n null nan inf".split())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses: pairs of columns whose statistics say more of the label than each alone."""
+"""Propose crosses: pairs of columns that tell more about the label than each column alone."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ _RIDGE, _ROUNDS = 1.0, 15
 
 
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
-    """Return a proposed schema with the pairs of columns whose statistics help.
+    """Return a proposed schema, extended by pairs of columns with useful statistics.
 
     Pairs of columns with statistics of labels are tried. A linear model learns the labels of a part
     of the rows from all statistics, without and with the pair. A pair is proposed if the model with
-    it explains more of the labels of the other rows, which are later rows if there is a time.
+    the pair explains more of the labels of the other rows. If there is a time, the other rows are
+    later rows.
 
     Args:
         inferred: the proposal.
@@ -76,7 +77,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return the pairs of columns with statistics whose values recur together.
+    """Return pairs of columns with statistics, if pairs of their values recur.
 
     A pair says nothing new if one of its columns determines the other.
     """
@@ -106,7 +107,7 @@ def _distinct(*codes: np.ndarray) -> int:
 
 
 class _Statistics:
-    """Statistics of labels in rows, and how much of the labels linear models of them explain.
+    """Statistics of labels in rows, and linear models that explain the labels by the statistics.
 
     Args:
         inferred: the proposal.
@@ -138,7 +139,7 @@ class _Statistics:
         self._crosses = {each.name for each in crosses}
 
     def explained(self, crosses: Sequence[_Candidate]) -> float:
-        """Return the explained share of entropy or variance, the mean over labels.
+        """Return the explained share of entropy or variance, as the mean over labels.
 
         Args:
             crosses: candidates whose statistics the model reads, beside the proposal's statistics.
@@ -157,7 +158,7 @@ class _Statistics:
 
 
 def _explained(inputs: np.ndarray, label: np.ndarray, is_binary: bool) -> float:
-    """Return the share of the last rows' entropy or variance that a model of the first explains."""
+    """Fit the first rows; return the explained share of the last rows' entropy or variance."""
     first = int(_FIRST * len(label))
     usual = float(label[:first].mean())
     if not is_binary:

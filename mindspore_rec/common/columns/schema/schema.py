@@ -42,28 +42,30 @@ _NOT_INPUTS = ("time", "weight", "label")  # arrays that a network does not take
 
 
 class Schema:
-    """Describe the columns of a data set, once for all: readers, networks, training and serving.
+    """Describe the columns of a data set once for readers, networks, training and serving.
 
     A batch of rows becomes these arrays:
 
     * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
-      the others have one. Columns of one table are side by side; `fields` has the places.
+    and other columns have one key. Columns of one table are side by side; `fields` lists the places
+    of the columns.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
-      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has values only.
+      from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
+      offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
-      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces it by
-      the arrays of a history.
+      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces this
+      array by the arrays of a history.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if it was not called. Afterwards a schema never changes.
+    `fit` if the scales have learned nothing. Afterwards a schema never changes.
 
     Args:
-        columns: the columns; at least one has rows.
+        columns: the columns; at least one has rows in a table.
         embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -146,7 +148,7 @@ class Schema:
 
     @classmethod
     def from_description(cls, description: Any) -> Schema:
-        """Return the schema of a description, as `describe` returned it; it has learned nothing.
+        """Return a schema from a description that `describe` returned, without learned state.
 
         Raises:
             ValueError: `description` is not the description of a schema.
@@ -166,15 +168,18 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        Values have the same keys, so tables that were trained with the features go on learning.
+        Values have the same keys, so tables that were trained with the features can be trained
+        further.
 
         Args:
             specs: the features. Their columns must have names and one value per row.
-            columns: further columns, such as the label and numbers, which features lack.
-            embedding_dim: number of floats of a row, which features lack too. Default: 16.
+            columns: further columns, such as the label and numbers, which FeatureSpec objects do
+                not describe.
+            embedding_dim: number of floats of a row, which FeatureSpec objects do not
+                have. Default: 16.
 
         Raises:
-            TypeError: `specs` or `columns` are something else.
+            TypeError: `specs` or `columns` are of another type.
             ValueError: no column has the keys of a feature; or as for `Schema`.
 
         Example:
@@ -223,7 +228,7 @@ class Schema:
 
     @property
     def group(self) -> Column | None:
-        """The column per whose value metrics are computed too, or None."""
+        """The column of groups, or None; metrics are also computed for each group."""
         return next((each for each in self.columns if each.kind == "group" or each.group), None)
 
     @property
@@ -241,7 +246,7 @@ class Schema:
     def raw_columns(self) -> list[str]:
         """Names of all columns that are read in training: all except ignored columns.
 
-        An ignored column that a cross reads is read.
+        An ignored column is read if a cross reads it.
         """
         read = self._crossed | {each.by for each in kept_in(self.columns)}
         return [each.name for each in self._in_data if each.kind != "ignored" or each.name in read]
@@ -274,9 +279,10 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Names of columns that rows to predict may have for histories that are kept from rows.
+        """Optional columns of rows to predict, for histories that are kept from rows.
 
-        They are the user and the time, by which a history is looked up, and the history itself.
+        The columns are the user and the time, by which a history is looked up, and the history
+        itself.
         """
         kept = [each.name for of in self.histories for each in of if each.kept is not None]
         return list(dict.fromkeys([*asked_columns(self.pipeline), *kept]))
@@ -286,7 +292,7 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
-        Columns of categories without `values` get the type of their values in the rows, 'text' or
+        Each category column without `values` gets the type of its values in the rows, 'text' or
         'whole'. So '7' and 7 are one category in all data that are read afterwards.
 
         Args:
@@ -314,8 +320,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        Columns with `statistics` learn from the rows of `fit` too. This method forgets these rows,
-        and leaves scales of numbers as they are.
+        Columns with `statistics` learn from the rows of `fit` too. This method forgets the rows of
+        `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -343,21 +349,21 @@ class Schema:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> Schema:
-        """Learn the statistics of labels that other schemas learned from parts of the rows.
+        """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts: each part loads the state of this schema, calls `fit_statistics` with its
+        count the parts. Each part loads the state of this schema, calls `fit_statistics` with its
         batches, and returns its `state_dict`.
 
         Args:
-            states: states of schemas with the same columns and intervals of time.
+            states: states of schemas with the same columns and time intervals.
 
         Returns:
             This object.
 
         Raises:
-            TypeError, ValueError, KeyError: a state is of other columns, or of other intervals of
-                time. This schema is unchanged.
+            TypeError, ValueError, KeyError: a state belongs to other columns, or to other time
+                intervals. This schema is unchanged.
         """
         self.check_fitted()
         self.pipeline.merge_statistics(states)
@@ -369,14 +375,15 @@ class Schema:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
-        column of lists of int64, the other arrays are columns of lists of float32. The values of a
-        history are a column of lists of its own, without offsets. `received` reads the columns,
-        also from Parquet. If the schema has a time, the first column is its seconds.
+        column of lists of int64, the other arrays are columns of lists of float32. The values of
+        each column of a history become a separate column of lists, without offsets. `received`
+        reads the columns, also from Parquet. If the schema has a time, the first column is the time
+        in seconds.
 
         Args:
             batches: record batches of raw columns.
-            training: whether a network trains on the rows, which leaves the own labels of the rows
-                out of their statistics. The rows to predict lack labels and time. Default: True.
+            training: whether a network trains on the rows. If True, the statistics of a row exclude
+                its own labels. The rows to predict lack labels and time. Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, a column is missing, or has values of the
@@ -468,8 +475,9 @@ class Schema:
             with_label: False if the rows may lack labels and weights, to predict. Default: True.
 
         Returns:
-            Of a history that is kept from rows, the result has the rows' events. With
-            ``with_label=False``, it has the lists of the rows; a history without lists is empty.
+            The arrays by name. For a history that is kept from rows, the arrays contain the events
+            of the rows. With ``with_label=False``, the arrays contain the history that the rows
+            themselves have as lists; without lists, the history is empty.
 
         Raises:
             ValueError: a column is missing or has values of the wrong type.
@@ -506,7 +514,7 @@ class Schema:
         return made
 
     def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
-        """Return which values of a batch the columns cannot have, at most one Fault per column.
+        """Return the values of a batch that its columns cannot have, at most one Fault per column.
 
         Args:
             rows: the batch.

@@ -20,7 +20,7 @@ def columns_of_specs(specs: Any) -> list[Column]:
         specs: the features, in any form that `check_specs` accepts.
 
     Raises:
-        TypeError: `specs` are something else.
+        TypeError: `specs` are of another type.
         ValueError: no column has the keys of a feature.
 
     Example:

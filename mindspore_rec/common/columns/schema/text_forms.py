@@ -146,8 +146,8 @@ def time_format(texts: pa.Array) -> tuple[str, bool] | None:
 
     Returns:
         'iso' or a format of `strptime`, and a bool; None if the texts are no times. If two formats
-        read all texts, the times of one log are taken to be near each other: the format that
-        gives the shorter span is right.
+        read all texts, the format with the shorter span of times is chosen, because the times of
+        one log are probably near each other.
 
     Example:
         >>> time_format(pa.array(["2026-01-02T03:04:05.678Z", "2026-01-02"]))
@@ -215,7 +215,7 @@ class ListForm:
         separator: text between the values.
         distinct: number of different values.
         longest: number of values of the longest list.
-        usual: number of values that 99 of 100 different lists do not exceed.
+        usual: number of values that 99 % of the different lists do not exceed.
     """
 
     separator: str
@@ -227,9 +227,9 @@ class ListForm:
 def list_form(texts: pa.Array) -> ListForm | None:
     """Return how lists are written as texts; None if the texts are no lists.
 
-    Texts are lists if a separator divides them into a number of short values that differs from
-    text to text, and if values recur in several texts. Between values, a space is a separator
-    only if nearly all values have a digit.
+    Texts are lists if a separator divides the texts into short values, if the number of values
+    differs from text to text, and if values recur in several texts. Between values, a space is a
+    separator only if nearly all values have a digit.
 
     Args:
         texts: different texts, none of them missing.
@@ -267,7 +267,7 @@ def _are_values(separator: str, values: pa.Array, lengths: np.ndarray) -> bool:
         has_digit = pc.match_substring_regex(values, r"^[^\s.,;:!?()]*[0-9][^\s,;:!?()]*$")
         return _share(has_digit) >= 0.95
     if separator in (",", ", "):
-        # Commas of prose divide parts of many words.
+        # In prose, commas divide the text into parts of many words.
         few_words = pc.less_equal(words, 2)
         return _share(few_words) >= 0.95 and lengths.mean() >= 1.5
     return _share(pc.less_equal(words, 6)) >= 0.95
@@ -284,7 +284,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return what keeps numbers in texts from being read; None if the texts are no such numbers.
+    """Return why texts are not read as numbers, such as a unit; None without a known reason.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))

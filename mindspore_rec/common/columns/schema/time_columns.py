@@ -48,9 +48,9 @@ def time_unit(numbers: np.ndarray) -> str | None:
 def likely_time(profiles: Iterable[Profile]) -> str | None:
     """Return the name of the column that is probably the time of the event, or None.
 
-    Timestamps and texts of times are candidates, and numbers that have the size of times and the
-    name of one. Of several candidates, one with the name of a time wins, and of these the one with
-    the most different values. A candidate with missing times does not count.
+    Candidates are timestamps, texts of times, and numbers whose name and size are typical of times.
+    A candidate with the name of a time is preferred, and then the candidate with the most different
+    values. A candidate with missing times does not count.
 
     Example:
         >>> import pyarrow as pa

@@ -38,7 +38,7 @@ MOST_WAIT = 1.0
 
 
 class Command:
-    """A packed command, or a packed transaction of several commands, with the reply.
+    """A packed command or transaction (several commands), and its reply.
 
     Args:
         bucket: bucket that the command reads or writes.
@@ -66,7 +66,7 @@ class Command:
         self.asked: Address | None = None  # node to try once, from an ASK redirection
 
     def parts(self) -> Packed:
-        """Return the bytes to send; ASKING precedes a redirected command."""
+        """Return the bytes to send; for a redirected command, the bytes of ASKING come first."""
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 
@@ -111,7 +111,7 @@ class Client:
     Args:
         nodes: servers and their connections.
         subject: name of the tier in error messages.
-        retry_seconds: seconds of retries after which a call raises an error.
+        retry_seconds: seconds for which a call retries before it raises an error.
 
     Attributes:
         retries: number of retries since the client was made.

@@ -185,8 +185,8 @@ class Link:
     Attributes:
         address: host and port of the server.
         server: the server's address and run id. The run id changes when the server restarts. If the
-            server refuses INFO, the result is None.
-        client_id: the server's id of this connection; None if the server does not return an id.
+            server refuses INFO, `server` is None.
+        client_id: id of this connection on the server; None if the server does not return an id.
         info: sections `server` and `memory` of INFO; empty if the server refuses INFO.
     """
 
@@ -275,7 +275,7 @@ def is_final(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> tuple[str, str]:
-    """Return the code of an error reply, which is its first word, and the rest of the reply."""
+    """Split an error reply into its first word, which is the error's code, and the rest."""
     code, _, rest = str(error).partition(" ")
     return code, rest
 

@@ -58,7 +58,7 @@ class Nodes:
         return [bucket for bucket, home in enumerate(self.homes) if home == address]
 
     def failed(self) -> None:
-        """Record an error of a server: in a cluster, the server's buckets may have moved."""
+        """Record that a server failed; in a cluster, the server's buckets may have moved."""
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
@@ -85,8 +85,8 @@ class Nodes:
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
         """Make the server close a broken connection, and drop this connection's unread commands.
 
-        If the connection stayed open, and the server hung for a while, the server could later run
-        old writes after newer writes.
+        If the connection stayed open, a server that hung for a while could run old writes after
+        newer writes.
         """
         if link.server == entry[1]:
             try:

@@ -25,13 +25,14 @@ Guarantees.
 * A second writer is refused, because the buckets contain the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
-  slots. A failed write may be repeated. Rows that a failed write did not reach are intact.
+  slots. A failed write may be repeated. After a failed write, the rows that were not written are
+  intact.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
 * The server's persistence determines which rows survive a crash of the server. With `appendonly
   yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
   writes that it had confirmed in the two seconds before it failed. The loss of a confirmed write
   raises `RowsLostError`.
-* A read during a write of the same row returns the row before the write or the row after it.
+* A read during a write of the same row returns either the old row or the new row.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class RedisTier:
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
-        retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
-            value, or 30.
+        retry_seconds: seconds for which a call retries before it raises an error. Default: the
+            URL's value, or 30.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found.
@@ -161,7 +162,7 @@ class RedisTier:
     # ---------------------------------------------------------------- rows
 
     def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-        """Set `rows[i]` and `found[i]` for each key, but not `rows[i]` of a missing key.
+        """Set `found[i]` for each key, and `rows[i]` for each key that has a row.
 
         Raises:
             RowDamagedError: rows do not match their checksums.
@@ -294,7 +295,7 @@ class RedisTier:
         Each row that exists during the whole scan is returned at least once.
 
         Args:
-            cursor: 0 to start, later the cursor that the previous call returned.
+            cursor: 0 in the first call, and then the cursor that the previous call returned.
             most: approximate number of rows to return.
 
         Returns:
@@ -326,7 +327,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket from an HSCAN cursor; `life` is the cursor's server process."""
+        """Return part of a bucket, from an HSCAN cursor of the server process `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)

@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """Range `start:stop` of one command's rows, in the order of buckets."""
+    """Piece: the rows `start:stop` of one command, if all rows are sorted by bucket."""
 
     bucket: int
     start: int
@@ -121,7 +121,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield, for each piece, an HMGET command that reads the marker and the keys' rows."""
+        """Yield the HMGET command of each piece, which reads the marker and the keys' rows."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -135,7 +135,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield, for each piece, an HSET command that writes the marker's number and the rows."""
+        """Yield the HSET command of each piece, which writes the marker's number and the rows."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
@@ -151,7 +151,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield, for each piece, an HDEL command that deletes the keys' rows."""
+        """Yield the HDEL command of each piece, which deletes the keys' rows."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2

@@ -35,8 +35,8 @@ class HostRows {
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
   // fit. If `prefetching` is true, the number may be smaller than `rows`, because rows for earlier
-  // batches are not demoted. If `prefetching` is false, throws std::invalid_argument if not all
-  // rows fit.
+  // batches are not demoted. If `prefetching` is false and not all rows fit, throws
+  // std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {

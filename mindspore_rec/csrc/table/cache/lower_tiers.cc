@@ -60,7 +60,7 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted them: if the queue is full and the tier
+  // Forget the keys only after the queue has accepted the keys. If the queue is full and the tier
   // fails, the copies must still be erased.
   upper_.ForgetDeparted();
 }
@@ -137,7 +137,7 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain first, so that Flush throws before it queues all rows again if the tier fails.
+  // Drain the queue first: if the tier fails, Flush throws here, before it queues all rows again.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

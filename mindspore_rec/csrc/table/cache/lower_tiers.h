@@ -65,7 +65,8 @@ class LowerTiers {
   // tiers have never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. Called before reads, writes and walks.
+  // Erase the copies of rows that have left the table. The table calls this method before it reads,
+  // writes or walks over rows in the tiers.
   void EraseDeparted();
   // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
   // rows that were found.
@@ -113,7 +114,7 @@ class LowerTiers {
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
 
-  // Traffic since the tiers were opened, and present sizes, for one tier.
+  // Statistics of one tier: the traffic since the tiers were opened, and the present sizes.
   struct Level {
     std::string kind;
     TierChain::Traffic traffic;

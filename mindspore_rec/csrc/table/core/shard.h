@@ -83,8 +83,7 @@ class Shard {
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
 
-  // Drop the row of `key`, even if the row is due. Returns true if there was a row that was not
-  // due.
+  // Drop the row of `key`, even if the row is due. Returns true if the row existed and was not due.
   bool Erase(int64_t key);
   // Return the place of the row of `key`; Index::kNone if there is no row or if the row is due.
   uint32_t Place(int64_t key);
@@ -179,7 +178,7 @@ class Shard {
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
   // batches hold are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // `place` is the place of a candidate. Return the row in this place.
+  // Return the row of a candidate, which is in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;

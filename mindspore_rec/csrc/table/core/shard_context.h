@@ -37,8 +37,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // Return whether batch `number` is prefetched and not released; if so, the batch's rows are still
-  // needed.
+  // True if batch `number` is prefetched and not released; the batch's rows are then still needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
@@ -87,10 +86,10 @@ struct ShardContext {
 
   bool is_static() const { return vocabulary > 0; }
   // True if the table has an identity index. In an identity index, the key itself determines the
-  // place, and even an unused key has a place.
+  // place of its row, and even an unused key has a place.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // Return whether a key of the vocabulary gets a place only at its first training. For an
-  // untrained key, a lookup returns the key's first value.
+  // True if a key of the vocabulary gets a place for its row only when the key is first trained.
+  // For an untrained key, a lookup returns the key's first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;

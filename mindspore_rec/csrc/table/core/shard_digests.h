@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardDigests: the digests (row_digest.h) of a shard's rows. The class stores the digest (8 bytes)
-// of each row in host memory, and the sum of the digests of all rows in the shard, including rows
-// in lower tiers. A stored digest is the digest that the row had at the beginning of the current
-// epoch, or at a later export. When a row changes, the shard does not hash the row. The shard
-// hashes a changed row when the row is exported or demoted, or when the next epoch begins. For a
-// row in a lower tier, the sum includes the digest that the row had when it was demoted. For a key
-// without a place (has_unseen), the sum includes the key's first row. For a row without a place,
-// the class stores no separate digest. If memory runs out, all digests are dropped and the call
-// continues.
+// ShardDigests: the digests (row_digest.h) of a shard's rows. For each row in host memory, the
+// class stores a digest of 8 bytes. The class also stores the sum of the digests of all rows in the
+// shard, including rows in lower tiers. A stored digest is the digest that the row had at the
+// beginning of the current epoch, or at a later export. When a row changes, the shard does not hash
+// the row. The shard hashes a changed row when the row is exported or demoted, or when the next
+// epoch begins. For a row in a lower tier, the sum includes the digest that the row had when it was
+// demoted. For a key without a place (has_unseen), the sum includes the key's first row. For a row
+// without a place, the class stores no separate digest. If memory runs out, all digests are dropped
+// and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -30,7 +30,8 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to keep digests. `elsewhere` contains the sums of rows that are not in host memory.
+  // Begin to keep digests. `elsewhere` contains the sums of the digests of rows that are not in
+  // host memory.
   // Requires: changes are recorded, and the rows of a device cache have been written back. May
   // throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
@@ -76,7 +77,7 @@ class ShardDigests {
   void Place(uint32_t id) noexcept;
   // Prepare the demotion of a row; the digest of the row stays in the sums.
   void Leave(uint32_t id) noexcept;
-  // Return the sum of the digests of rows whose eviction is not due.
+  // Return the sum of the digests of all rows that are not due for eviction.
   uint64_t Sum() const;
   // Forget all rows.
   void Clear() noexcept;

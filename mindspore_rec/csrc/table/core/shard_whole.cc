@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: operations on all rows: import, other layouts, clearing.
+// Shard: import of rows, change of their layout, and removal of all rows.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -67,8 +67,9 @@ class StepLookups {
   // Reserve memory, so that the next call of Note cannot fail. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
-  // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has no
-  // training lookups, the hashes and sizes are from the last step with training lookups.
+  // For each training lookup of this step: the hash (HashIds) and the number of its ids. If this
+  // step has no training lookups, return the hashes and numbers of the last step with training
+  // lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
@@ -78,7 +79,7 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient. The copy uses only one of the two vectors.
+    // A copy of the gradient. One of the two vectors contains the copy; the other vector is empty.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

@@ -51,8 +51,8 @@ class UpperTier {
   // these rows. Append to missing[shard] the batch positions of the keys that have no row in host
   // memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Do the same as FindInHost for a batch whose keys are already unique, with one vector `missing`
-  // for the keys of all shards. Hold the rows for prefetched batch `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
+  // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due.
   bool Holds(int64_t key) const;

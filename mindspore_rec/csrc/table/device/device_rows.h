@@ -44,7 +44,8 @@ struct SlotSwap {
 
 class DeviceRows {
  public:
-  // Requires: the layout outlives this object. The layout may change only together with the states.
+  // Requires: the layout outlives this object. If the layout changes, SetStates must be called,
+  // too.
   DeviceRows(const DeviceConfig& config, const RowLayout* layout);
 
   uint32_t slots() const { return map_.capacity(); }

@@ -110,7 +110,7 @@ void SlotMap::ForgetCandidates() {
   bound_ = {0, 0};
 }
 
-// Adds the slot to the candidates if it may have the lowest priority.
+// Adds the slot to the candidates if the slot may have the lowest priority.
 void SlotMap::AddCandidate(uint32_t slot) {
   const VictimCandidate candidate{Priority(slot), slot};
   if (bound_ < candidate) return;
@@ -159,8 +159,8 @@ bool SlotMap::Refill() {
   return true;
 }
 
-// A search stops at an empty place. So entries after the removed entry are moved back if their home
-// place is not after the gap.
+// A search stops at an empty place, so the removed entry must not leave a gap. A later entry is
+// moved back into the gap if the entry's home place is not after the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;

@@ -53,8 +53,8 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot whose key another key may replace. The key in the slot with the lowest priority is
-  // replaced first.
+  // A slot in which a new key may replace the present key. The slot with the lowest priority is
+  // used first.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;

@@ -214,8 +214,8 @@ def native_operator(
         bprop: its gradient. Default: none.
         narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
         raises_at_once: whether a call outside a graph waits until the operator has finished; set it
-            if the operator checks the user's values. Without the wait, PyNative mode would, after
-            an error, call the next operator without the missing result, and may crash. Default:
+            if the operator checks the user's values. Without the wait, PyNative mode would call the
+            next operator even if a result is missing after an error, and might crash. Default:
             False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
@@ -249,7 +249,7 @@ def _names(count: int) -> str:
 
 
 def module_of(name: str, source: str) -> Any:
-    """Write source text to a file, which the compiler can read, and return its module."""
+    """Write source text to a file that the compiler can read; return the file's module."""
     path = _directory(os.getpid()) / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)

@@ -49,9 +49,9 @@ def set_dense_device(device: str) -> None:
     Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters, optimizers,
     losses and layers of MindSpore stay on the CPU.
 
-    The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or 'cpu' if it is
-    not set. The variable is read when the first layer is made, or by `get_dense_device`, unless
-    this function was called before.
+    The initial device is the value of the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or
+    'cpu' if the variable is not set. The variable is read when the first layer is made, or by
+    `get_dense_device`, unless this function was called before.
 
     Args:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
@@ -59,10 +59,10 @@ def set_dense_device(device: str) -> None:
     Raises:
         TypeError: `device` is not a str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
-        RuntimeError: there is no GPU with index N, its compute capability is below 8.0, or the
-            driver or a library is missing. The error is also raised if `MINDSPORE_REC_ONEDNN=off`
-            prevents operators for layers in this process, or if the process is one of several
-            workers. After this error, the device is unchanged.
+        RuntimeError: there is no GPU with index N, the GPU's compute capability is below 8.0, or
+            the driver or a library is missing. The error is also raised if
+            `MINDSPORE_REC_ONEDNN=off` prevents operators for layers in this process, or if the
+            process is one of several workers. After a RuntimeError, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
     Example:
@@ -145,7 +145,7 @@ def describe(device: str) -> str:
 
 
 def _use(device: str, what: str) -> None:
-    """Set the device of new programs; messages call the setting `what`."""
+    """Set the device of new programs; `what` is the setting's name in messages."""
     if device == _native.dense_device():
         return
     if device == "cpu":

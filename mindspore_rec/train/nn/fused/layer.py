@@ -38,7 +38,7 @@ class FusedLayer(nn.Cell):
     """Base of layers with a fused form: one operator forward and one operator backward.
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
-    in float16 (`to_float`) and without oneDNN, the cell calls MindSpore's layers with the same
+    in float16 (`to_float`) or without oneDNN, the cell calls MindSpore's layers with the same
     parameters. The cell also calls MindSpore's layers if a cell inside it has hooks, is frozen by
     `set_train(False)` or was replaced. A `RuntimeWarning` then names the inner cell.
 
@@ -178,7 +178,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the other layers that the fused form computes."""
+        """Return the layers inside this layer that the fused form computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:

@@ -26,7 +26,8 @@ def onednn_path() -> Path | None:
     setting = os.environ.get(VARIABLE, "")
     if setting:
         return None if setting == "off" else Path(setting)
-    # `mindspore-rec doctor` calls this without importing MindSpore, because the import may crash.
+    # `mindspore-rec doctor` calls this function without importing MindSpore, because the import may
+    # crash.
     spec = importlib.util.find_spec("mindspore")
     if spec is None or spec.origin is None:
         raise ImportError("oneDNN is MindSpore's copy, and MindSpore is not installed")

@@ -109,7 +109,7 @@ class Program:
         return Part(self._parameters - 1)
 
     def _extra(self) -> int:
-        """Return the index of the next further input, which has no gradient."""
+        """Add a further input, which has no gradient, and return the index of the input."""
         self._extras += 1
         return self._extras - 1
 
@@ -229,14 +229,14 @@ class Program:
             units: adjacent columns of the experts' outputs.
             gates: columns of the weights; each task has `experts` columns.
             experts: number of experts.
-            tasks: number of tasks, whose mixtures are adjacent in the output.
+            tasks: number of tasks; the mixtures of the tasks are adjacent in the output.
         """
         y = self.value(units.width // experts * tasks)
         self._native.add_mixture(units, gates, y, experts, tasks)
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each of some equal groups of columns by its column of `scales`."""
+        """Multiply each of the equally wide groups of columns by its column of `scales`."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -338,7 +338,7 @@ class Program:
         The offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
-            x: columns of the input, all columns of a value.
+            x: columns of the input, which must be all columns of a value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
@@ -374,7 +374,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks to apply in a layer, and True if no step must follow."""
+    """Return the activation and masks to apply in a layer, and True if no other step is needed."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -193,7 +193,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values can have `width`; record the width of one unknown value."""
+        """Return whether joined values can have a total `width`; record one unknown width."""
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:

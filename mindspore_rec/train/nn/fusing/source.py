@@ -119,8 +119,7 @@ def forward_lines(
     """Return the lines of a forward pass, without their indentation.
 
     Args:
-        cells: maps the `id` of each cell and primitive to its path, such as 'self.deep', by the
-            object's `id`.
+        cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
         made: the plan of the pass.
         graph: path of the operator.

@@ -2,8 +2,8 @@
 """Watches the global names, attributes and functions that a `construct` uses.
 
 An operator is made only once. So a trace records each number that `construct` reads, and later
-calls compare these numbers. If the network calls a function that may act differently in the next
-step, the trace ends with an error.
+calls check that these numbers are unchanged. If the network calls a function that may act
+differently in the next step, the trace ends with an error.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers and texts in a value, so that they can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. The result is `...` for
-    None, and None for any other value.
+    cells or Tensors. Functions and primitives are compared by identity. The result is `...` for the
+    value None, and None for a value that cannot be compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

@@ -364,7 +364,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added an attribute; the original class then lacks it.
+    """Return True if MindSpore sets no attribute of this name on a cell, so the user added it.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")

@@ -158,7 +158,7 @@ class GatedAttention(HistoryOperator):
 
 
 class AddPlaces(HistoryOperator):
-    """Adds to each value the table row of the value's place; see `csrc/sequence/places.h`.
+    """Adds to each value the row of `table` for the value's place; see `csrc/sequence/places.h`.
 
     Args:
         by_time: whether a place is a bucket of time differences; otherwise it is a distance.
@@ -217,7 +217,7 @@ class RowNorm(nn.Cell):
 
     Args:
         width: width of a row.
-        epsilon: is added to the variance. Default: 1e-5.
+        epsilon: number that is added to the variance. Default: 1e-5.
 
     Inputs:
         x: float32 Tensor `[N, width]`.

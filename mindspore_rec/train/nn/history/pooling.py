@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run the operators of attention with one candidate per list, with gradients.
+"""Cells for attention with one candidate per list; they run native operators and gradients.
 
 The operators are in `csrc/ops/history_ops.cc`, the computations in `csrc/sequence/pooling.h`.
 """
@@ -47,7 +47,7 @@ class PairValues(HistoryOperator):
 
 
 class AddRows(HistoryOperator):
-    """Adds a row of another matrix, one per list, to each row of the list.
+    """Adds one row per list, from another matrix, to all rows of the list.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
@@ -78,8 +78,8 @@ class PoolValues(HistoryOperator):
     """Computes the weighted sum of each list's values.
 
     Args:
-        softmax: if True, the weights are the softmax of each list's scores; otherwise the scores
-            themselves.
+        softmax: if True, the weights are the softmax of each list's scores; otherwise, the weights
+            are the scores.
 
     Inputs:
         - **scores** (Tensor): float32 `[N, 1]`.
