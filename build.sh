@@ -237,6 +237,22 @@ package is: valgrind"
   return 1
 }
 
+# What compiles and runs a small program for Arm.
+has_arm() {
+  command -v aarch64-linux-gnu-g++ >/dev/null &&
+    { command -v qemu-aarch64-static || command -v qemu-aarch64; } >/dev/null
+}
+
+# A test compares tables on Arm, under an emulator, with tables here.
+need_arm() {
+  if has_arm; then return; fi
+  if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+    (install_packages "what runs a program for Arm" qemu-user g++-aarch64-linux-gnu) || true
+  fi
+  has_arm || say "An emulator of Arm or a compiler for it is missing: a test will be skipped. On \
+Debian and Ubuntu, the packages are: qemu-user g++-aarch64-linux-gnu"
+}
+
 # ---------------------------------------------------------------- the virtual environments
 
 digest() { sha256sum | cut -d ' ' -f 1; }
@@ -405,7 +421,8 @@ run_demo() {
 }
 
 cpp_sources() {
-  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/cuda/stand_in tests/fuzz/csrc tests/counted/csrc \
+  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/arm/csrc tests/cuda/stand_in \
+    tests/fuzz/csrc tests/counted/csrc \
     -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 
@@ -586,6 +603,7 @@ fetch_kafka() {
 run_test() {
   need_redis
   need_kafka
+  need_arm
   prepare
   start run_lint
   start fetch_kafka

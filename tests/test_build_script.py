@@ -121,6 +121,22 @@ def test_without_root_the_command_is_printed(folder):
     assert "install -y --no-install-recommends python3 python3-venv python3-dev" in done.stderr
 
 
+@pytest.mark.parametrize("root", [True, False])
+@pytest.mark.parametrize("emulator", ["qemu-aarch64", "qemu-aarch64-static", None])
+def test_an_emulator_of_arm_is_installed_for_root_alone(folder, emulator, root):
+    tool(folder, "apt-get", f'echo "apt-get $*" >>{folder}/log')
+    tool(folder, "id", f"echo {0 if root else 1000}")
+    tool(folder, "aarch64-linux-gnu-g++", "exit 0")
+    if emulator is not None:
+        tool(folder, emulator, "exit 0")
+    done = run(folder, "need_arm; echo on")
+    assert done.returncode == 0 and done.stdout.endswith("on\n")
+    assert ("a test will be skipped" in done.stdout) == (emulator is None)
+    assert (folder / "log").exists() == (root and emulator is None)
+    if (folder / "log").exists():
+        assert "qemu-user g++-aarch64-linux-gnu\n" in (folder / "log").read_text()
+
+
 @pytest.mark.parametrize(
     ("java", "has_maven", "wanted"),
     [

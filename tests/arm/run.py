@@ -4,6 +4,7 @@
     bash build.sh arm                     # all parts: hours of an emulator's time
     bash build.sh arm -- --part digests   # one part
     bash build.sh arm -- --part pytest --tests tests/optim/test_optim_rules.py
+    bash build.sh arm -- --part pytest --together  # in one process, which starts once
 
 The parts:
 
@@ -31,7 +32,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -187,6 +189,53 @@ def pytest(arm: ArmSystem, files: Sequence[str]) -> str:
     return in_words(total)
 
 
+def pytest_together(arm: ArmSystem, files: Sequence[str]) -> str:
+    """Run all test files in one process, which starts in a minute or more; print a line for each.
+
+    The seconds of the first file include the start.
+    """
+    options = ("-v", "-p", "no:cacheprovider", "-p", "tests.arm.no_processes", "--no-header")
+    program = ("-u", "-W", "ignore", "-m", "pytest", *options, *test_files(files))
+    command = arm.python(*program, path=str(ROOT))
+    total: Counter[str] = Counter()
+    other: list[str] = []
+    started = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        results = filter(None, map(result_of, noted(process.stdout, other)))
+        for file, outcomes_of_file in groupby(results, key=lambda result: result[0]):
+            found = Counter(outcome for _, outcome in outcomes_of_file)
+            print(f"  {file}: {in_words(found)} ({time.monotonic() - started:.0f} s)", flush=True)
+            started = time.monotonic()
+            total += found
+    if process.returncode != 0:
+        sys.exit(f"{''.join(other)[-20000:]}\n{in_words(total)}")
+    return in_words(total)
+
+
+def noted(lines: Iterable[str], other: list[str]) -> Iterator[str]:
+    """Yield lines, and keep those that tell no test's outcome."""
+    for line in lines:
+        if result_of(line) is None:
+            other.append(line)
+        yield line
+
+
+def result_of(line: str) -> tuple[str, str] | None:
+    """Return the file and the outcome of a line of `pytest -v`; None for other lines.
+
+    Example:
+        >>> result_of("tests/a/test_b.py::test_c[1-2] PASSED         [ 12%]")
+        ('tests/a/test_b.py', 'passed')
+        >>> result_of("tests/a/test_b.py::test_d ERROR               [ 20%]")
+        ('tests/a/test_b.py', 'failed')
+    """
+    found = re.match(r"(\S+\.py)::.* (PASSED|FAILED|SKIPPED|ERROR)(?: \(.*\))? +\[ *\d+%\]$", line)
+    if found is None:
+        return None
+    return found[1], "failed" if found[2] == "ERROR" else found[2].lower()
+
+
 def test_files(chosen: Sequence[str]) -> list[str]:
     """Return the test files among paths and in folders, relative to the tree."""
     found = []
@@ -244,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run the wheel for Arm under qemu.")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
     parser.add_argument("--tests", action="append", help="files of `pytest`; default: FILES")
+    parser.add_argument("--together", action="store_true", help="`pytest` in one process")
     parser.add_argument("--wheel", type=Path, help="default: that in output/wheels")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "arm")
     chosen = parser.parse_args()
@@ -253,8 +303,8 @@ def main() -> None:
     arm = ArmSystem(chosen.folder, chosen.wheel or wheels[-1])
     for name in chosen.part or PARTS:
         started = time.monotonic()
-        if name == "pytest" and chosen.tests:
-            said = pytest(arm, chosen.tests)
+        if name == "pytest":
+            said = (pytest_together if chosen.together else pytest)(arm, chosen.tests or FILES)
         else:
             said = PARTS[name](arm)
         print(f"{name}: {said} ({time.monotonic() - started:.0f} s)", flush=True)

@@ -185,6 +185,9 @@ def convert_by_config(config: TableConfig) -> Any:
     return net[0].embedding_table
 
 
+# On Arm, MindSpore makes the processor take denormal numbers for zeros, which Hypothesis then refuses
+# to draw.
+DENORMAL = None if np.float32(1e-40) != 0 else False
 CONFIGS = st.fixed_dictionaries(
     {},
     optional={
@@ -195,7 +198,7 @@ CONFIGS = st.fixed_dictionaries(
         "admission": st.sampled_from([CountAdmission(2), ProbabilityAdmission(0.3)]),
         "eviction": st.sampled_from([Eviction(max_idle_steps=1), Eviction(max_rows=3)]),
         "unknown_value": st.sampled_from([0.5, (1.0, 2.0, 3.0, 4.0)]),
-        "serving_unknown_value": st.floats(-10, 10, width=32),
+        "serving_unknown_value": st.floats(-10, 10, width=32, allow_subnormal=DENORMAL),
     },
 )
 

@@ -45,6 +45,7 @@ SLOW = (
     "tests/command/test_command_runs.py",
     "tests/command/test_command_topic.py",
     "tests/train/test_train_kept_histories.py",
+    "tests/arm/test_arm_smoke.py",
 )
 
 FIRST = (
