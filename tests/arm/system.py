@@ -21,7 +21,7 @@ __all__ = ["ArmSystem"]
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("python3.11", "libpython3.11", "libstdc++6", "libgomp1", "libgtest-dev")
 TEST_PACKAGES = tuple(
-    "pytest>=8 hypothesis>=6.100 dacite>=1.9 crc32c>=2.4 redis>=5.1,<9 onnx>=1.16 "
+    "pytest>=8 hypothesis>=6.100 dacite>=1.9 crc32c>=2.4 redis[hiredis]>=5.1,<9 onnx>=1.16 "
     "onnxruntime>=1.18 kafka-python>=3.0.12 cloudpickle>=2 scikit-learn>=1.3 orjson>=3.10 "
     "pandas>=2.1,<3 jsonschema>=4.18".split()
 )

@@ -185,8 +185,8 @@ def convert_by_config(config: TableConfig) -> Any:
     return net[0].embedding_table
 
 
-# On Arm, MindSpore makes the processor take denormal numbers for zeros. Hypothesis then refuses
-# to draw.
+# On Arm, MindSpore makes the processor take denormal numbers for zeros, and then Hypothesis refuses
+# to draw them.
 DENORMAL = None if np.float32(1e-40) != 0 else False
 CONFIGS = st.fixed_dictionaries(
     {},
