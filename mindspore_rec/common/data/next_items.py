@@ -64,8 +64,8 @@ def next_items(
         begin: time of the first event that gets a row. Default: None, the time of the first event.
         end: events at this time or later get no row. Default: None, there is no end.
         together: True makes one row of a user's events with equal times, such as the items of an
-            invoice. A row of equal times has several targets, and its history ends before the time
-            of the targets.
+            invoice. All these events are targets of the row, and the row's history has only events
+            before their time.
             Default: False, each event gets a row. If two events have equal times, the first event
             is in the history of the second.
         least: least number of events in a row's history; rows with fewer events are left out.

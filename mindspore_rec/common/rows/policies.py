@@ -132,13 +132,15 @@ class SketchAdmission:
 
 @dataclass(frozen=True)
 class ProbabilityAdmission:
-    """Policy that admits a key without a row in each training batch with a fixed probability.
+    """Policy that admits a key with a fixed probability at each occurrence in training.
 
-    The policy needs no counters. The decision is a function of (seed, table name, key, step). So
-    the decision is the same for the whole batch and in a repeated run.
+    If a key without a row occurs n times in a batch, the key is admitted with probability
+    1 - (1 - probability) ** n. The policy needs no counters. The decision is a function of (seed,
+    table name, key, step, n). So the decision is the same for the whole batch and in a repeated
+    run.
 
     Args:
-        probability: probability of being admitted, above 0, at most 1.
+        probability: probability that one occurrence admits the key, above 0, at most 1.
 
     The policy follows the "probability filter" of large-scale systems (Monolith; FBGEMM).
 

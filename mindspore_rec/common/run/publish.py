@@ -48,8 +48,8 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. The directory must
-            contain no files except a copy.
+        target: the directory of the copy, which is made if it is missing. The directory must be
+            empty, or contain only the copy that an earlier publisher made of this run.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:

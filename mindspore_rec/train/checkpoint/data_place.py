@@ -96,7 +96,10 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return a dict with the data's source; an empty dict if the source has no saved state."""
+        """Return the batch source of the data, by name, if checkpoints save the source's state.
+
+        The dict is empty if there is no such source, or if the data start over after a restart.
+        """
         if data is None or self._starts_over:
             return {}
         source = batch_source(data, NAME)

@@ -31,8 +31,9 @@ _RIDGE, _ROUNDS = 1.0, 15
 def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     """Return a proposed schema, extended by pairs of columns with useful statistics.
 
-    Pairs of columns with statistics of labels are tried. A linear model learns the labels of a part
-    of the rows from all statistics, without and with the pair. A pair is proposed if the model with
+    The candidates are the pairs of columns that both have statistics of labels; at most the six
+    columns with the most different values are paired. A linear model learns the labels of a part of
+    the rows from all statistics, without and with the pair. A pair is proposed if the model with
     the pair explains more of the labels of the other rows. If there is a time, the other rows are
     later rows.
 

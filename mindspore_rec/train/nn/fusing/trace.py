@@ -81,7 +81,7 @@ class Trace:
     """Steps of a forward pass.
 
     Attributes:
-        inputs: number of arguments, which are the values 0, 1, ...
+        inputs: number of arguments of `construct`. The first values of the trace are the arguments.
         steps: the steps in order.
         result: index of the returned value, or a tuple of indexes.
         entered: the cells whose `construct` is a part of the trace.
