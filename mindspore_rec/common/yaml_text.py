@@ -34,7 +34,9 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # PyYAML refuses it
+            if (key.tag, key.value) in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value!r} is given twice", key.start_mark
                 )
@@ -81,6 +83,8 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ValueError(_one_line(error)) from error
+    except (KeyError, TypeError, ValueError) as error:  # from PyYAML, for `!!bool maybe`
+        raise ValueError(f"a value is not of the type that its tag names: {error}") from error
 
 
 def read_yaml(path: Path) -> Any:

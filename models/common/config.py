@@ -22,7 +22,7 @@ __all__ = ["from_mapping", "read_yaml", "to_json"]
 
 T = TypeVar("T")
 
-_GROUPED_DIGITS = re.compile(r"[0-9]+(_[0-9]+)+")  # 60_000 is a text in YAML 1.2
+_GROUPED_DIGITS = re.compile(r"[-+]?[0-9]+(_[0-9]+)+")  # 60_000 is a text in YAML 1.2
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
@@ -40,7 +40,7 @@ def read_yaml(path: Path, kind: type[T]) -> T:
     """
     document = yaml_text.read_yaml(path)
     try:
-        return from_mapping(kind, document or {})
+        return from_mapping(kind, {} if document is None else document)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -168,6 +168,7 @@ def _as_tuple(element: Any, value: Any) -> Any:
         return value
     if not isinstance(value, list):
         raise WrongTypeError(tuple, value)
+    value = [_whole_if_grouped(each) if element is int else each for each in value]
     for place, each in enumerate(value):
         if not isinstance(each, element) or isinstance(each, bool) is not (element is bool):
             raise WrongTypeError(element, each, f"[{place}]")
@@ -177,6 +178,10 @@ def _as_tuple(element: Any, value: Any) -> Any:
 def _as_int(value: Any) -> Any:
     if isinstance(value, bool):  # which Python takes for an int
         raise WrongTypeError(int, value)
+    return _whole_if_grouped(value)
+
+
+def _whole_if_grouped(value: Any) -> Any:
     if isinstance(value, str) and _GROUPED_DIGITS.fullmatch(value):
         return int(value)
     return value
@@ -185,6 +190,7 @@ def _as_int(value: Any) -> Any:
 def _as_float(value: Any) -> Any:
     if isinstance(value, bool):
         raise WrongTypeError(float, value)
+    value = _whole_if_grouped(value)
     return float(value) if isinstance(value, int) else value
 
 

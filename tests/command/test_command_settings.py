@@ -147,6 +147,22 @@ def test_paths_begin_in_the_folder_of_the_file(tmp_path: Path):
     assert made.model.name == f"{tmp_path}/my_nets.py:MyNet"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "? [a]\n: 1",
+        "? {a: 1}\n: 1",
+        "!!bool maybe",
+        "!!int x",
+        "!!float x",
+        "!!python/name:os.x ''",
+    ],
+)
+def test_yaml_that_python_cannot_hold_is_a_value_error(text):
+    with pytest.raises(ValueError, match="line 1|type"):
+        parse_yaml(text)
+
+
 def test_values_are_those_of_yaml_1_2():
     text = "{a: no, b: on, c: 1e-3, d: 010, e: 1:30, f: 2026-01-01, g: true, h: ~, i: .5, j: -3}"
     assert parse_yaml(text) == {

@@ -50,7 +50,7 @@ _ERASED = Defect(
         Edit(
             f"{_CSRC}/table/cache/lower_tiers.cc",
             """  OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted them: if the queue is full and the tier
+  // Forget the keys only after the queue has accepted the keys. If the queue is full and the tier
   // fails, the copies must still be erased.
   upper_.ForgetDeparted();
 """,
@@ -73,9 +73,9 @@ _CLEAR = Defect(
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part that is being written stays in the queue until its write is done or has failed. After
-  // that write, the background thread clears the tier. Writes that were queued before a clear are
-  // dropped.
+  // The part that is being written stays in the queue until its write is done or has failed. When
+  // the write of this part has ended, the background thread clears the tier. Writes that were
+  // queued before a clear are dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

@@ -28,6 +28,8 @@ def test_a_rate_is_written_in_any_form(tmp_path, text):
 
 def test_digits_may_be_grouped(tmp_path):
     assert read(tmp_path, f"{DATA}train: {{epochs: 60_000}}\n").train.epochs == 60_000
+    config = read(tmp_path, f"{DATA}model: {{hidden: [1_024, 64]}}\nembedding: {{std: 1_000}}\n")
+    assert config.model.hidden == (1_024, 64) and config.embedding.std == 1_000
     with pytest.raises(ValueError, match=r"'train.epochs' must be of type int, got '60_'"):
         read(tmp_path, f"{DATA}train: {{epochs: 60_}}\n")
 

@@ -124,6 +124,17 @@ def test_static_tables_leading_dimensions_and_padding():
     )
 
 
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
+@pytest.mark.parametrize("dims", [ONE_SIZE, MIXED], ids=["one_size", "mixed"])
+def test_an_empty_batch_has_no_rows(mode, dims, unique):
+    ms.set_context(mode=mode)
+    group = GroupedEmbedding(make_tables(unique(), dims)).set_train(False)
+    floats = (5, DIM) if dims == ONE_SIZE else (sum(table.dim for table in group.tables),)
+    for leading in ((0,), (2, 0), (3,)):
+        rows = group(Tensor(np.ones((*leading, 5), np.int64)))
+        assert rows.shape == (*leading, *floats)
+
+
 def test_bad_arguments_name_the_argument():
     a = MapParameter("grouped.bad.a", value_shape=DIM)
     b = MapParameter("grouped.bad.b", value_shape=DIM + 1)
@@ -133,6 +144,8 @@ def test_bad_arguments_name_the_argument():
         GroupedEmbedding([nn.Dense(1, 1)])
     with pytest.raises(ValueError, match=r"ids must be \[..., 2\], one column a table"):
         GroupedEmbedding([a, b])(Tensor(np.zeros((4, 3), np.int32)))
+    with pytest.raises(ValueError, match=r"ids must be \[..., 2\], one column a table"):
+        GroupedEmbedding([a, b])(Tensor(np.int32(0)))
     with pytest.raises(ValueError, match="faae_coefficient must be one number or 1, got 2"):
         GroupedEmbedding([a], faae_coefficient=[1, 1])
     with pytest.raises(ValueError, match=r"faae_coefficient must be in \[1, 1048576\], got 0"):

@@ -44,8 +44,8 @@ class GroupedEmbedding(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: the ids have the wrong number of columns, or the cell is in training and no
-            optimizer trains the tables.
+        ValueError, RuntimeError: the ids have the wrong number of columns.
+        RuntimeError: the cell is in training, and no optimizer trains the tables.
 
     The cell is modelled on the merged (grouped) embeddings of Rec SDK and the table batching of
     FBGEMM.
@@ -104,13 +104,15 @@ class GroupedEmbedding(nn.Cell):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
         if len(self.groups) == 1:
             return self.lookups[0](ids)
-        if ids.shape[-1] != len(self.places):
+        if len(ids.shape) == 0 or ids.shape[-1] != len(self.places):
             raise ValueError(f"ids must be [..., {len(self.places)}], one column a table")
+        # Slices would end the process if there are no ids.
+        columns = ops.split(ids, 1, -1)
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
             # In MindIR, `stack` would keep the first batch's number of rows.
-            of_group = lookup(ops.cat([ids[..., t : t + 1] for t in group], -1))
+            of_group = lookup(ops.cat([columns[t] for t in group], -1))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
         return ops.cat([rows[place] for place in self.places], -1)
