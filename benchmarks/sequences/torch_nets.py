@@ -108,7 +108,7 @@ class Twin(nn.Module):
 
 
 class _Row(NamedTuple):
-    """What a network reads of a batch.
+    """Inputs of a score for one batch.
 
     `others` are the vectors of all columns except the candidate's, and the numbers. `linear` are
     the first-order weights `[B, columns]`. `events` is `[B, L, dim]`, `times` int64 `[B, L]`.
@@ -123,7 +123,7 @@ class _Row(NamedTuple):
 
 
 class _ByPerceptron(nn.Module):
-    """The score of DIN and BST: a perceptron over the row and what it makes of the history."""
+    """The score of DIN and BST: a perceptron over the row and the combined history."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
