@@ -36,7 +36,7 @@ def run(*command: str | Path) -> str:
 
 
 def units(folder: Path) -> list[Path]:
-    """Return the files to compile: the rows' loops, and a file per folder that includes its code."""
+    """Return the files to compile: the rows' loops, and one file per folder of code."""
     loops = sorted(CSRC.glob("rows/*_base.cc"))
     made = []
     for name in FOLDERS:
