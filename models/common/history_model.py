@@ -44,7 +44,8 @@ class RowsConfig:
     Args:
         task: 'seen' or 'interest', as in `datasets.synthetic.histories`.
         rows: number of training rows, at least 1. Default: 60,000.
-        test_rows: number of test rows, and of validation rows, at least 1. Default: 20,000.
+        test_rows: number of test rows, and of validation rows. Both parts need a row of each label.
+            Default: 20,000.
 
     Raises:
         ValueError: a value is out of range.
@@ -58,12 +59,23 @@ class RowsConfig:
         if self.task not in TASKS:
             raise ValueError(f"'data.task' must be one of {', '.join(TASKS)}, got {self.task!r}")
         check_least("'data.rows'", self.rows, 1)
-        check_least("'data.test_rows'", self.test_rows, 1)
+        check_least("'data.test_rows'", self.test_rows, 2)
 
     def draw(self, seed: int) -> tuple[Planted, Planted, Planted]:
-        """Return training, validation and test rows of a seed."""
+        """Return training, validation and test rows of a seed.
+
+        Raises:
+            ValueError: the validation rows or the test rows have one label only, so the AUC is
+                undefined.
+        """
         sizes = (self.rows, self.test_rows, self.test_rows)
         first, second, third = (draw(self.task, n, 3 * seed + k) for k, n in enumerate(sizes))
+        for part in (second, third):
+            if len(np.unique(part.rows["label"].to_numpy())) < 2:
+                raise ValueError(
+                    f"'data.test_rows' must be so large that both labels occur, got "
+                    f"{self.test_rows} and seed {seed}"
+                )
         return first, second, third
 
 
@@ -216,7 +228,8 @@ def train_command(model: HistoryModel, arguments: list[str] | None = None) -> in
         runs = []
         for seed in options.seeds or [config.train.seed]:
             changed = dataclasses.replace(config.train, seed=seed)
-            changed = dataclasses.replace(changed, epochs=options.epochs or changed.epochs)
+            if options.epochs is not None:
+                changed = dataclasses.replace(changed, epochs=options.epochs)
             runs.append(train(model, dataclasses.replace(config, train=changed), options.save))
             line = "seed {seed}: AUC {auc:.5f}, log loss {log_loss:.5f}, best AUC {bayes_auc:.5f}"
             print(line.format(**runs[-1]), flush=True)
@@ -238,6 +251,9 @@ def evaluate_command(model: HistoryModel, arguments: list[str] | None = None) ->
     try:
         config = _read(model, options)
         built = load(options.load)
+        if not isinstance(built.predict_network, model.network):
+            other = type(built.predict_network).__name__
+            raise ValueError(f"--load must be a saved {model.title}, got a saved {other}")
         metrics = _metrics(built, config.data.draw(config.train.seed)[2])
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -48,6 +48,29 @@ def test_trained_saved_and_evaluated(
     assert json.loads(out.read_text())["auc"] == pytest.approx(run["auc"], abs=1e-6)
     assert train_command(model, [*given, "--save", str(saved)]) == 1
     assert "--save must be a new directory" in capsys.readouterr().err
+    other = BST if model is DIN else DIN
+    seen = ["--config", str(other.configs / "seen.yaml"), "--load", str(saved)]
+    assert evaluate_command(other, seen) == 1
+    expected = f"--load must be a saved {other.title}, got a saved {model.network.__name__}"
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "option", "message"),
+    [
+        (1, "--epochs=1", "'data.test_rows' must be at least 2, got 1"),
+        (2, "--seed=1", "'data.test_rows' must be so large that both labels occur, got 2 and "),
+        (1000, "--epochs=0", "'train.epochs' must be at least 1, got 0"),
+    ],
+)
+def test_illegal_sizes_are_refused(
+    rows: int, option: str, message: str, tmp_path: Path, capsys: Any
+) -> None:
+    config = tmp_path / "small.yaml"
+    text = SMALL.replace("test_rows: 1000", f"test_rows: {rows}")
+    config.write_text(text.replace("SETTINGS", "{}"))
+    assert train_command(DIN, ["--config", str(config), option]) == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", TASKS)
