@@ -202,7 +202,7 @@ def pytest_together(arm: ArmSystem, files: Sequence[str]) -> str:
     started = time.monotonic()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        results = filter(None, map(result_of, noted(process.stdout, other)))
+        results = results_of(process.stdout, other)
         for file, outcomes_of_file in groupby(results, key=lambda result: result[0]):
             found = Counter(outcome for _, outcome in outcomes_of_file)
             print(f"  {file}: {in_words(found)} ({time.monotonic() - started:.0f} s)", flush=True)
@@ -213,12 +213,14 @@ def pytest_together(arm: ArmSystem, files: Sequence[str]) -> str:
     return in_words(total)
 
 
-def noted(lines: Iterable[str], other: list[str]) -> Iterator[str]:
-    """Yield lines, and keep those that tell no test's outcome."""
+def results_of(lines: Iterable[str], other: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the file and the outcome of each test; append all other lines to `other`."""
     for line in lines:
-        if result_of(line) is None:
+        result = result_of(line)
+        if result is None:
             other.append(line)
-        yield line
+        else:
+            yield result
 
 
 def result_of(line: str) -> tuple[str, str] | None:

@@ -78,7 +78,7 @@ class GroupedEmbedding(nn.Cell):
         if tables is REQUIRED and config is None:
             raise TypeError("tables must be given, or config=[TableConfig(...), ...]")
         if tables is not REQUIRED and config is not None:
-            raise ValueError("tables are of what config describes: with config= leave it out")
+            raise ValueError("tables must be left out if config= is passed, which makes them")
         columns: list[Any] = list(tables if config is None else config)
         coefficients = _coefficients(faae_coefficient, len(columns))
         if config is not None:

@@ -54,6 +54,11 @@ _YAML = [
     b"? ",
     b"1e999",
     b"- ",
+    b"!!bool maybe",
+    b"!!int ",
+    b"? [a]\n: ",
+    b"60_000",
+    b"[]",
 ]
 _LOG = [b'{"user": 1, "items": [2], "at": 3}\n', b",", b"\t", b'"', b"\r\n", b"null", b"2020-01-01"]
 TARGETS = [Target("key_log", key_log, _LOG), Target("config", config, _YAML)]
