@@ -44,7 +44,13 @@ SETTINGS: dict[str, Any] = {
     "columns": {
         "StockCode": {"table": "items"},
         "seen": {"kind": "history", "values": "text", "table": "items", "length": LENGTH},
-        "ago": {"kind": "history", "values": "text", "side_of": "seen", "embedding_dim": 4},
+        "ago": {
+            "kind": "history",
+            "values": "text",
+            "side_of": "seen",
+            "length": None,  # of `seen`, so the proposed length is removed
+            "embedding_dim": 4,
+        },
     },
     "model": {"name": "din"},
     "train": {"batch_size": 1024, "refit": False},
