@@ -23,7 +23,8 @@ PACKAGES = ("python3.11", "libpython3.11", "libstdc++6", "libgomp1", "libgtest-d
 TEST_PACKAGES = tuple(
     "pytest>=8 hypothesis>=6.100 dacite>=1.9 crc32c>=2.4 redis[hiredis]>=5.1,<9 onnx>=1.16 "
     "onnxruntime>=1.18 kafka-python>=3.0.12 cloudpickle>=2 scikit-learn>=1.3 orjson>=3.10 "
-    "pandas>=2.1,<3 jsonschema>=4.18".split()
+    # redis needs async-timeout before Python 3.11.3, but pip reads the version of this machine.
+    "pandas>=2.1,<3 jsonschema>=4.18 async-timeout>=4.0.3".split()
 )
 APT = """APT::Architecture "arm64";
 APT::Architectures {{ "arm64"; }};

@@ -427,13 +427,16 @@ def test_bad_arguments(redis_url: str, unique: Callable[[], str]) -> None:
         tier.write(keys, rows)
 
 
-def test_a_missing_package_says_what_to_install() -> None:
+# redis-py imports redis.connection, as it imports the packages that it needs.
+@pytest.mark.parametrize("package", ["redis", "hiredis", "redis.connection"])
+def test_a_missing_package_says_what_to_install(package: str) -> None:
     code = (
-        "import sys; sys.modules['redis'] = None\n"
+        f"import sys; sys.modules['{package}'] = None\n"
         "from mindspore_rec.common.tiers.redis.tier import RedisTier\n"
         "RedisTier('redis://localhost', 't', 8)"
     )
     done = run_program("-c", code)
     assert done.stderr.strip().splitlines()[-1] == (
-        "ImportError: The remote tier needs the package redis: pip install 'redis[hiredis]>=5.1,<9'"
+        f"ImportError: The remote tier needs the package {package}: "
+        "pip install 'redis[hiredis]>=5.1,<9'"
     )

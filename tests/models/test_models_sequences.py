@@ -145,6 +145,36 @@ def test_events_learn(name: str, mode: str, unique: Any) -> None:
     assert (nothing[[0, 2]] != logits[[0, 2]]).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_batches_without_an_event_are_trained(name: str, unique: Any) -> None:
+    """Between batches with events, the histories of a batch are all empty, also side columns."""
+    columns = [
+        CategoryColumn("item", table="items", values="key"),
+        HistoryColumn("seen", table="items", values="key", length=9),
+        HistoryColumn("act", values="key", embedding_dim=2, side_of="seen"),
+        LabelColumn("clicked"),
+    ]
+    rng = np.random.default_rng(0)
+    lengths = np.where(np.arange(20) // 4 % 2, 0, rng.integers(0, 5, 20))
+    lists = [rng.integers(0, 9, n) for n in lengths]
+    rows = pa.table(
+        {
+            "item": rng.integers(0, 9, 20),
+            "seen": pa.array(lists, pa.list_(pa.int64())),
+            "act": pa.array([each // 3 for each in lists], pa.list_(pa.int64())),
+            "clicked": rng.integers(0, 2, 20),
+        }
+    )
+    ms.set_context(mode=ms.GRAPH_MODE)
+    net = models.get(name)(Schema(columns, embedding_dim=4), name=unique(), **SMALL[name])
+    model = RecModel(net, optimizer=LazyAdam(net.trainable_params(), 0.01))
+    for first in range(0, 20, 4):
+        model.fit(1, model.batches(rows.slice(first, 4), batch_size=4), progress=False)
+    assert np.isfinite(model.predict(rows)).all()
+    assert np.isfinite(model.predict(rows.slice(4, 4))).all()
+    close(model)
+
+
 def test_candidates_have_the_vectors_of_the_columns_in_the_tables_of_events(
     mode: str, unique: Any
 ) -> None:

@@ -13,6 +13,7 @@ from mindspore_rec.common.columns.schema.layout import Field
 from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.train.models.histories import HistoryLookup
 from mindspore_rec.train.models.inputs import InputLayer
+from mindspore_rec.train.nn.join import join_columns
 
 __all__ = ["Candidates"]
 
@@ -69,6 +70,7 @@ class Candidates(nn.Cell):
         self.values, self.candidates = tuple(values), tuple(candidates)
         self.offsets = tuple(offsets)
         self.dims = tuple(sum(self.lookup.dims[k] for k in of) for of in values)
+        self.joins = nn.CellList([join_columns(len(of)) for of in values], auto_prefix=False)
 
     def construct(self, parts: Any, arrays: Any) -> Any:
         """Return candidates, values and offsets of each history."""
@@ -90,7 +92,8 @@ class Candidates(nn.Cell):
             if len(values) == 1:
                 made += ((candidate[0], values[0], offsets),)
             else:
-                made += ((ops.concat(candidate, 1), ops.concat(values, 1), offsets),)
+                join = self.joins[k]
+                made += ((join(*candidate), join(*values), offsets),)
         return made
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
+from mindspore_rec.train.nn.join import join_columns
 from mindspore_rec.train.nn.lookup import check_coefficient, check_padding_key
 from mindspore_rec.train.nn.new_tables import new_table
 from mindspore_rec.train.parameter.table_config import TableConfig
@@ -97,6 +98,7 @@ class GroupedEmbedding(nn.Cell):
         self.insert_child_to_cell("lookups", nn.CellList(lookups, auto_prefix=False))
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
+        self.join = join_columns(len(columns))
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids."""
@@ -115,7 +117,10 @@ class GroupedEmbedding(nn.Cell):
             of_group = lookup(ops.cat([columns[t] for t in group], -1))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
-        return ops.cat([rows[place] for place in self.places], -1)
+        in_order: tuple[Tensor, ...] = ()
+        for place in self.places:
+            in_order += (rows[place],)
+        return self.join(*in_order)
 
 
 def _check_tables(tables: list[TableParameter]) -> None:

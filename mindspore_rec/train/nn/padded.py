@@ -29,8 +29,8 @@ class ToPadded(nn.Cell):
 
     Inputs:
         values: Tensor `[N, ...]`, the concatenated values of all lists.
-        offsets: int64 Tensor `[B + 1]`. List i consists of the values from `offsets[i]` to
-            `offsets[i + 1] - 1`. The first offset is 0, and the last offset is N.
+        offsets: int64 Tensor `[B + 1]`, with B at least 1. List i consists of the values from
+            `offsets[i]` to `offsets[i + 1] - 1`. The first offset is 0, and the last offset is N.
 
     Outputs:
         Tuple of the block and the mask. The block is a Tensor `[B, L, ...]` of the type of the
@@ -76,7 +76,7 @@ class ToValues(nn.Cell):
 
     Inputs:
         block: Tensor `[B, L, ...]`.
-        offsets: int64 Tensor `[B + 1]`, the offsets of the lists.
+        offsets: int64 Tensor `[B + 1]`, the offsets of the lists, with B at least 1.
         values: any Tensor `[N, ...]`, such as the keys of the lists; only the number N is used.
 
     Outputs:

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_number
+from mindspore_rec.train.nn.join import join_columns
 from mindspore_rec.train.nn.loss import BCEWithLogitsLoss
 
 __all__ = ["BPRLoss", "SampledSoftmaxLoss", "SoftmaxLoss"]
@@ -121,6 +122,7 @@ class SampledSoftmaxLoss(nn.Cell):
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
         self.scale = 1.0 / check_number("temperature", temperature, low=0.0, low_open=True)
+        self.join = join_columns(2)
 
     def construct(
         self,
@@ -148,7 +150,7 @@ class SampledSoftmaxLoss(nn.Cell):
         if target_id is not None:
             is_target = ops.reshape(target_id, (-1, 1)) == negative_id
             others = ops.masked_fill(others, is_target, Tensor(_NEVER, ms.float32))
-        logits = ops.concat((positive, others), 1)
+        logits = self.join(positive, others)
         return ops.mean(_log_sum(logits) - ops.reshape(positive, (-1,)))
 
 
@@ -191,6 +193,6 @@ class BPRLoss(nn.Cell):
 
 def _log_sum(logits: Tensor) -> Tensor:
     """Return the logarithm of the sum of the exponentials of each row ``[B, N]``, as ``[B]``."""
-    most = ops.stop_gradient(ops.max(logits, 1, True)[0])
+    most = ops.stop_gradient(ops.amax(logits, 1, True))  # `max` refuses an empty batch
     sums = ops.sum(ops.exp(logits - most), 1)
     return ops.log(sums) + ops.reshape(most, (-1,))

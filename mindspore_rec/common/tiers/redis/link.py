@@ -7,7 +7,7 @@ packs the commands.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 import socket
 import ssl
@@ -45,16 +45,19 @@ class RowsLostError(RemoteError):
 
 
 def need_redis() -> None:
-    """Check that redis-py and hiredis are installed.
+    """Check that redis-py and hiredis can be imported.
 
     Raises:
-        ImportError: redis-py or hiredis is missing.
+        ImportError: redis-py, hiredis or a package that they need is missing.
     """
     for package in ("redis", "hiredis"):
-        if importlib.util.find_spec(package) is None:
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            missing = error.name or package
             raise ImportError(
-                f"The remote tier needs the package {package}: {pip_install('redis')}"
-            )
+                f"The remote tier needs the package {missing}: {pip_install('redis')}"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Join of matrices by columns. MindSpore's own gradient of a join ends the process if the matrices
+// have no rows.
+#include <algorithm>
+#include <vector>
+
+#include "ops/operator.h"
+#include "util/thread_pool.h"
+
+namespace msrec {
+namespace {
+
+constexpr int64_t kRowsOfTask = 256;
+
+// Arguments 1, 2, ... are matrices [..., width] with the same number of rows; argument 0 has one
+// element per matrix.
+struct Matrices {
+  explicit Matrices(const Args& args) : count(static_cast<int>(args.Size(0))) {
+    args.RequireAtLeast(count + 2);
+    for (int i = 0; i < count; ++i) {
+      const int at = args.ndims[1 + i] - 1;
+      if (at < 0 || !args.IsType(1 + i, "float32")) {
+        throw std::invalid_argument("a matrix must be float32 [..., width], got " +
+                                    args.ShapeText(1 + i) + " of " + args.dtypes[1 + i]);
+      }
+      begins.push_back(width);
+      widths.push_back(args.shapes[1 + i][at]);
+      width += widths.back();
+      int64_t rows_of_matrix = 1;
+      for (int d = 0; d < at; ++d) rows_of_matrix *= args.shapes[1 + i][d];
+      if (i > 0 && rows_of_matrix != rows) {
+        throw std::invalid_argument("joined matrices must have the same number of rows, got " +
+                                    args.ShapeText(1) + " and " + args.ShapeText(1 + i));
+      }
+      rows = rows_of_matrix;
+    }
+  }
+
+  // Calls fn(matrix, row, first column in the joined matrix) for all rows of all matrices.
+  template <typename Fn>
+  void ForRows(const Fn& fn) const {
+    ThreadPool::Global().ParallelFor((rows + kRowsOfTask - 1) / kRowsOfTask, [&](int64_t task) {
+      const int64_t last = std::min(rows, (task + 1) * kRowsOfTask);
+      for (int64_t row = task * kRowsOfTask; row < last; ++row) {
+        for (size_t i = 0; i < widths.size(); ++i) fn(i, row, row * width + begins[i]);
+      }
+    });
+  }
+
+  int count;
+  int64_t rows = 0;
+  int64_t width = 0;  // of the joined matrix
+  std::vector<int64_t> begins;
+  std::vector<int64_t> widths;
+};
+
+}  // namespace
+}  // namespace msrec
+
+using msrec::Matrices;
+using msrec::Shape;
+
+// (count [K], K matrices [..., width]) -> joined matrix [..., sum of the widths]
+MSREC_EXPORT Shape MsrJoinColumnsInferShape(int* ndims, int64_t** shapes, void*) {
+  const int64_t count = msrec::Dimension(ndims, shapes, 0);
+  Shape shape = msrec::ShapeOf(ndims, shapes, 1);
+  for (int i = 2; i <= count; ++i) {
+    const int64_t width = msrec::Dimension(ndims, shapes, i, std::max(ndims[i] - 1, 0));
+    if (shape.empty()) break;
+    shape.back() = width < 0 || shape.back() < 0 ? -1 : shape.back() + width;
+  }
+  return shape;
+}
+MSREC_OP(MsrJoinColumns) {
+  const Matrices matrices(args);
+  args.RequireCount(matrices.count + 2);
+  float* joined = args.Data<float>(matrices.count + 1, "the joined matrix",
+                                   static_cast<size_t>(matrices.rows * matrices.width));
+  matrices.ForRows([&](size_t i, int64_t row, int64_t at) {
+    const float* matrix = static_cast<const float*>(args.params[1 + i]);
+    std::copy_n(matrix + row * matrices.widths[i], matrices.widths[i], joined + at);
+  });
+}
+
+// (count [K], K matrices, gradient of the joined matrix) -> gradients of the matrices
+MSREC_EXPORT std::vector<Shape> MsrJoinColumnsGradientInferShape(int* ndims, int64_t** shapes,
+                                                                 void*) {
+  std::vector<Shape> gradients;
+  for (int i = 1; i <= msrec::Dimension(ndims, shapes, 0); ++i) {
+    gradients.push_back(msrec::ShapeOf(ndims, shapes, i));
+  }
+  return gradients;
+}
+MSREC_OP(MsrJoinColumnsGradient) {
+  const Matrices matrices(args);
+  const int inputs = matrices.count + 2;
+  args.RequireCount(inputs + matrices.count);
+  const float* gradient = args.Data<float>(matrices.count + 1, "the gradient of the joined matrix",
+                                           static_cast<size_t>(matrices.rows * matrices.width));
+  matrices.ForRows([&](size_t i, int64_t row, int64_t at) {
+    float* of_matrix = static_cast<float*>(args.params[inputs + static_cast<int>(i)]);
+    std::copy_n(gradient + at, matrices.widths[i], of_matrix + row * matrices.widths[i]);
+  });
+}
