@@ -22,7 +22,7 @@ struct BagView {
 };
 
 // Return an error message unless the offsets begin with 0, never decrease, and are at most the
-// number of ids. Return "" if the offsets are valid.
+// number of ids. Offsets may be empty only if there are no ids. Return "" if the offsets are valid.
 std::string BagError(const IdView& ids, const BagView& bags);
 
 // Return the factor by which the sum of a bag's rows is multiplied. `total` is the sum of the bag's

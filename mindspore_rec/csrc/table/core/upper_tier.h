@@ -121,8 +121,8 @@ class UpperTier {
   // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. The rows of these keys
-  // were removed or have their first values again.
+  // Record `keys` in lower tiers and all keys of a vocabulary in the change log. The rows of these
+  // keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of
