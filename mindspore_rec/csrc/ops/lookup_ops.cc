@@ -7,8 +7,8 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket); rows of float32, or of bfloat16 where the
-// table's values are that, and so is their gradient
+// (ids, descriptor, like, anchor) -> (rows, ticket). If the table's values are bfloat16, the rows
+// may be bfloat16; otherwise, the rows are float32. The gradient has the type of the rows.
 MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
