@@ -2,8 +2,8 @@
 //
 // WriteBehind: a queue in front of a tier. The results of Read include queued writes and erasures.
 // A background thread passes the queued changes to the tier in order. A change leaves the queue
-// only after it was made in the tier. If the tier fails, the queue keeps the rows and tries again
-// every second, and whenever a caller waits for room.
+// after it was made in the tier; only Clear and the destructor drop changes. If the tier fails, the
+// queue keeps the rows and tries again every second, and whenever a caller waits for room.
 //
 // A forked child must neither use nor destroy its parent's queue, because the background thread
 // exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
