@@ -17,7 +17,7 @@ enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
 // The last bag consists of all remaining ids.
 struct BagView {
   IdView offsets;
-  const float* weights = nullptr;  // one an id, or null for 1
+  const float* weights = nullptr;  // one weight per id; null: every weight is 1
   Combiner combiner = Combiner::kSum;
 };
 

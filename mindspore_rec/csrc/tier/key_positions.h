@@ -35,7 +35,7 @@ namespace msrec {
 
 class KeyPositions {
  public:
-  static constexpr size_t kMostBytesPerKey = 16;  // from a million keys on
+  static constexpr size_t kMostBytesPerKey = 16;  // for at least 10^6 keys, few erased
 
   static constexpr size_t kAhead = 16;  // calls of Prefetch before the call that reads
 

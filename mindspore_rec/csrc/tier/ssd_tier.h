@@ -45,16 +45,16 @@
 namespace msrec {
 
 struct SsdOptions {
-  std::string path;            // directory, created where it is missing
-  size_t row_bytes = 0;        // 0: that of the existing tier
-  uint64_t max_bytes = 0;      // limit of all files; 0: the disk's space
-  uint64_t segment_bytes = 0;  // 0: about max_bytes / 256 (see Sized)
+  std::string path;            // directory; a tier that may write creates it if it is missing
+  size_t row_bytes = 0;        // 0: the size in the existing tier
+  uint64_t max_bytes = 0;      // limit of all segment files; 0: no limit
+  uint64_t segment_bytes = 0;  // 0: Sized chooses the size
   bool direct = true;          // O_DIRECT: bypass the page cache
   bool read_only = false;
   bool io_uring = true;        // use io_uring if the system has it
-  unsigned queue_depth = 128;  // reads in flight at a time; fewer above 128 MiB of buffers
-  double gc_ratio = 1.35;      // collect when the log has more records than this many a live row
-  bool background_gc = true;   // false: only Compact collects, and writers out of space
+  unsigned queue_depth = 128;  // most reads in flight; fewer if buffers would exceed 128 MiB
+  double gc_ratio = 1.35;      // collect if the log has more records per live row
+  bool background_gc = true;   // false: only Compact and writers without space collect
 };
 
 class SsdTier : public Tier {

@@ -20,18 +20,18 @@ namespace msrec {
 struct TierStats {
   uint64_t rows = 0;
   uint64_t live_bytes = 0;     // rows * row_bytes
-  uint64_t disk_bytes = 0;     // of all files, space set aside included
+  uint64_t disk_bytes = 0;     // size of all segment files, including reserved space
   uint64_t index_bytes = 0;    // memory for finding rows
   uint64_t buffer_bytes = 0;   // other memory: rows not written yet, buffers for reading
-  uint64_t read_bytes = 0;     // read for Read and Scan, since the tier was opened
+  uint64_t read_bytes = 0;     // read by Read and Scan since the tier was opened
   uint64_t written_bytes = 0;  // appended by Write and Erase
   uint64_t gc_bytes = 0;       // appended by garbage collection
   uint64_t gc_segments = 0;    // collected
   uint64_t segments = 0;
   uint64_t tombstone_records = 0;
-  uint64_t rebuilt_footers = 0;   // damaged ones whose keys were read from the records instead
-  uint64_t damaged_segments = 0;  // that garbage collection leaves alone
-  Seconds throttled{0};           // writers waited for garbage collection
+  uint64_t rebuilt_footers = 0;   // damaged footers whose keys were read from the records instead
+  uint64_t damaged_segments = 0;  // segments that garbage collection skips because they are damaged
+  Seconds throttled{0};           // time for which writers waited for garbage collection
 };
 
 // A walk over all rows of a tier, one part at a time. Only one thread may use a scan. The scan must
