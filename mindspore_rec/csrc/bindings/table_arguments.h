@@ -19,8 +19,9 @@ std::string Where(const PyTable& self, const std::string& what);
 // Calls Ids(), with error messages that begin with the table's name.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
-// Returns the floats of the array. Throws unless the array's shape is the shape of `ids` followed
-// by `width`. If `ids` is null, the array may have any number of rows.
+// Returns the floats of the array. Throws unless the array's shape begins with the shape of `ids`,
+// and the array has `width` floats per id. If `ids` is null, the array may have any number of rows,
+// but its last dimension must be `width`.
 const float* Floats(const PyTable& self, const pybind11::array& array, const std::string& argument,
                     pybind11::ssize_t width, const pybind11::array* ids);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Binds the class Table of the Python module. Each Bind function binds one section of the methods
-// in table/table.h. Every call on a table releases Python's lock, because the table may call a tier
-// that is written in Python.
+// in table/table.h. Every call that locks the table releases Python's lock, because the table may
+// call a tier that is written in Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

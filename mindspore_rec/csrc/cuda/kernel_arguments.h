@@ -4,7 +4,7 @@
 // file. The host's compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
 // A kernel over rows has one thread for each element of [rows, width]. If a kernel has another
-// number of threads, the comment of the kernel's arguments states this number.
+// number of threads, the comment of the kernel or of its arguments states this number.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -65,7 +65,8 @@ struct ClearArguments {
 };
 
 // Each new element of `to` is computed from the old element of `to` and from the element of `from`
-// at the same place.
+// at the same place. Spread reads the only column of `from`, and RowSums reads all columns of a
+// row.
 struct MapArguments {
   int64_t width;
   Rows from, to;

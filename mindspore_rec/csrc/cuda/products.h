@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products by cuBLASLt. All products of one shape use the same algorithm in each run, and
-// the algorithm adds numbers in a fixed order.
+// Matrix products by cuBLASLt. All products of one shape, with the same alignment of the matrices,
+// use the same algorithm in each run. The algorithm adds numbers in a fixed order.
 #pragma once
 
 #include <cstdint>

@@ -134,7 +134,7 @@ struct Elementwise {
   // Rounds as `round_bfloat16` does, but stores the rounded numbers as float32.
   void (*round_to_float)(int64_t rows, int64_t width, Block x, Block output);
 
-  // output = a b + c, or output += a b + c.
+  // output = a b + c.
   void (*multiply_add)(int64_t rows, int64_t width, Block a, Block b, Block c, Block output);
   // output += a b.
   void (*add_product)(int64_t rows, int64_t width, Block a, Block b, Block output);
@@ -231,8 +231,7 @@ struct Elementwise {
                              Block gradient);
 };
 
-// Returns the loops for the best instruction set of this CPU, or for the instruction set in
-// MINDSPORE_REC_SIMD (avx512, avx2, base).
+// Returns the loops for the instruction set that ActiveKernels chooses.
 const Elementwise& ActiveElementwise();
 
 // Returns the loops for the instruction set `name`, or null if this CPU or build does not support

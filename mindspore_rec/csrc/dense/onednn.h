@@ -32,8 +32,8 @@ struct ProductShape {
   bool operator==(const ProductShape& o) const;
 };
 
-// Product: computes C = A B for one shape. Several threads may call Run of one product at the same
-// time.
+// Product: computes C = A B, or C += A B, for one shape. Several threads may call Run of one
+// product at the same time.
 class Product {
  public:
   virtual ~Product() = default;

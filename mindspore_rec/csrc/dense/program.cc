@@ -245,8 +245,9 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are kept for the backward pass. Gradients are kept only if a later stage needs all
-    // rows.
+    // All values are kept for the backward pass; values that are needed only in rounded form are
+    // kept only rounded. A gradient is kept only if another stage needs it, or if it is a factor of
+    // a product in float32.
     if (value.only_rounded) {
       value.value = {Area::kBrief, 0, ld, 4};
       brief_width_ = std::max(brief_width_, ld);

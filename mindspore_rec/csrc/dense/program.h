@@ -17,8 +17,8 @@
 //
 // The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
 // values for the backward pass, `packed` stores weights in the layout that matrix products need,
-// and `gradients` stores gradients that pass from one stage to another. All other memory is scratch
-// memory of the running thread.
+// and `gradients` stores gradients that pass from one stage to another, or that the gradients of
+// weights are computed from. All other memory is scratch memory of the running thread.
 #pragma once
 
 #include <cstdint>
@@ -173,14 +173,15 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `saved`. If the run is not a training run, values are kept only during
-  // the call.
+  // and for training also `training` and `saved`. If the run is not a training run, values are kept
+  // only during the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
   // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
-  // for `Forward`, and passes the memory that `Forward` has filled.
+  // for `Forward`, and passes the memory that `Forward` has filled. The caller also sets
+  // `gradients` and `parameter_gradients`.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 

@@ -123,7 +123,7 @@ MSREC_OP(MsrDenseStep) {
   token = 0.0f;
 }
 
-// (scale [1], gradients ...) -> sum of squares of the gradients times the scale
+// (scale [1], gradients ...) -> sum of the squares of the scaled gradients
 MSREC_EXPORT Shape MsrDenseGradNormInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrDenseGradNorm) {
   args.RequireAtLeast(2);

@@ -7,8 +7,8 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket); rows of float32, or of bfloat16 where the
-// table's values are that, and so is their gradient
+// (ids, descriptor, like, anchor) -> (rows, ticket). If the table's values are bfloat16, the rows
+// may be bfloat16; otherwise, the rows are float32. The gradient has the type of the rows.
 MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
@@ -33,8 +33,8 @@ MSREC_OP(MsrLookupEval) {
   table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
-// Arguments: (gradient, descriptor); the operator has no result. Throws if a gradient arrives for a
-// lookup in evaluation mode, because such a gradient cannot train the table.
+// Arguments: (gradient, descriptor). The operator always throws: it runs only if a gradient arrives
+// for a lookup in evaluation mode, and such a gradient cannot train the table.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   args.RequireCount(3);

@@ -50,7 +50,7 @@ MSREC_OP(MsrStep) {
   token = 0.0f;
 }
 
-// As MsrStep -> what the formula needs beside the rule's constants, float32 [2]
+// (the inputs of MsrStep) -> adam_lr and adam_eps (rows/step_constants.h), float32 [2]
 MSREC_EXPORT Shape MsrBeginDeviceStepInferShape(int*, int64_t**, void*) { return {2}; }
 MSREC_OP(MsrBeginDeviceStep) {
   args.RequireCount(8);

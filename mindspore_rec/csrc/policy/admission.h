@@ -13,9 +13,9 @@
 namespace msrec {
 
 enum class AdmissionKind : int32_t {
-  kCount = 0,    // by an exact count of occurrences, one counter a key that is not admitted
-  kSketch,       // by an approximate count, in memory that does not grow
-  kProbability,  // each occurrence is a throw of a die
+  kCount = 0,    // exact counts, with one counter per key that is not admitted
+  kSketch,       // approximate counts, in memory that does not grow
+  kProbability,  // each occurrence may admit the key at random
 };
 
 struct Admission {
@@ -25,10 +25,10 @@ struct Admission {
   // threshold is 0, counts are frozen, and no new key is admitted. If the threshold is -1,
   // admission is off, and every key is admitted at once.
   int64_t threshold = -1;
-  int64_t max_candidates = -1;  // kCount: exact counters of the whole table; -1: no bound
-  int64_t sketch_bytes = 0;     // kSketch: of the whole table
-  int sketch_bits = 16;         // kSketch: of a counter; 4, 8 or 16
-  double probability = 1.0;     // kProbability: of one occurrence to admit
+  int64_t max_candidates = -1;  // kCount: limit of counters in the whole table; -1: no limit
+  int64_t sketch_bytes = 0;     // kSketch: bytes of the whole table's sketches
+  int sketch_bits = 16;         // kSketch: bits of a counter: 4, 8 or 16
+  double probability = 1.0;     // kProbability: probability that one occurrence admits a key
 
   bool counts() const { return kind != AdmissionKind::kProbability; }
   // True if every key is admitted at its first occurrence; no counters are needed then.

@@ -25,10 +25,10 @@ namespace msrec {
 
 // Order in which rows are evicted if the table has more rows than its capacity.
 enum class EvictionOrder : int32_t {
-  kLru = 0,   // seen longest ago
-  kLfu,       // seen least often
-  kLfuDecay,  // the same, where an occurrence counts half after half_life_steps
-  kScore,     // of the lowest score that the user gave
+  kLru = 0,   // first the rows that were last seen longest ago
+  kLfu,       // first the rows that were seen least often
+  kLfuDecay,  // the same, but an occurrence counts half after half_life_steps
+  kScore,     // first the rows with the lowest scores, which the user sets
 };
 
 enum class EvictionReason : uint8_t { kNone = 0, kIdleSteps, kIdleSeconds, kCapacity, kNorm };
@@ -37,10 +37,10 @@ struct Eviction {
   int64_t max_idle_steps = -1;    // -1: off
   int64_t max_idle_seconds = -1;  // -1: off
   int64_t max_rows = -1;          // -1: off
-  int64_t max_bytes = -1;         // of rows and their index; -1: off
+  int64_t max_bytes = -1;         // limit of the bytes of rows and their index; -1: off
   EvictionOrder order = EvictionOrder::kLru;
   double half_life_steps = 0.0;  // kLfuDecay
-  float min_norm = -1.0f;        // rows of a smaller L2 norm go; < 0: off
+  float min_norm = -1.0f;        // rows with a smaller L2 norm are evicted; < 0: off
   bool on_trigger = false;       // only TableEviction::Evict evicts
 
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
@@ -87,8 +87,9 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
 }
 
 // Returns the number of rows that the sweep of a shard visits in one step. The sweep visits the
-// whole shard in about 256 steps. Even in the largest table, sweeping the slice of one step takes
-// about a millisecond.
+// whole shard in about 256 steps. A shard with fewer than 16,384 rows takes fewer steps, and a
+// shard with more than 4,194,304 rows takes more steps. Even in the largest table, sweeping the
+// slice of one step takes about a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

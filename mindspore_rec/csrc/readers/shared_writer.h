@@ -16,8 +16,9 @@
 //   and waits until no reader uses an older root. The writer then frees the overlay, the old rows
 //   and other memory that only older roots reach.
 //
-// Readers never wait. The process of the writer may end at any moment. The next writer finds the
-// newest root, completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
+// Readers never wait for the writer. The process of the writer may end at any moment. The next
+// writer finds the newest root, completes steps 3 and 4 if necessary, and frees all memory that no
+// root reaches.
 //
 // SharedWriter is not thread safe. Methods throw std::invalid_argument for bad arguments. If a
 // method throws std::bad_alloc, nothing has been published, and Abort drops the change.
@@ -70,6 +71,8 @@ class SharedWriter {
   void Erase(size_t table, const IdView& keys);
   // Drop the rows that have reached an age limit at the time set by SetAgesAt. Lookups already
   // treat rows that have reached an age limit as missing; EraseOld frees the memory of these rows.
+  // EraseOld first settles the previous change. EraseOld does nothing if the change replaces all
+  // rows.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);

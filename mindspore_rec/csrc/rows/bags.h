@@ -17,12 +17,12 @@ enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
 // The last bag consists of all remaining ids.
 struct BagView {
   IdView offsets;
-  const float* weights = nullptr;  // one an id, or null for 1
+  const float* weights = nullptr;  // one weight per id; null: every weight is 1
   Combiner combiner = Combiner::kSum;
 };
 
 // Return an error message unless the offsets begin with 0, never decrease, and are at most the
-// number of ids. Return "" if the offsets are valid.
+// number of ids. Offsets may be empty only if there are no ids. Return "" if the offsets are valid.
 std::string BagError(const IdView& ids, const BagView& bags);
 
 // Return the factor by which the sum of a bag's rows is multiplied. `total` is the sum of the bag's

@@ -55,7 +55,7 @@ struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
   bool identity = false;   // keys are their own index
   bool has_padding = false;
-  int64_t padding_key = 0;   // dropped where has_padding
+  int64_t padding_key = 0;   // ids with this key are dropped if has_padding is true
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
   // Number of occurrences that each id represents; null means 1 for every id. The array must stay
   // valid until the batch's keys are made distinct.
@@ -91,12 +91,12 @@ struct Batch {
 
   // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
-  Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
+  Buffer<uint32_t> inverse;  // index of the id's key among the shard's distinct keys
   // The arrays below have one entry per distinct key. The entry of the i-th key of shard s is at
   // begin[s] + i. The rest of the shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
-  Buffer<char*> row;  // null: reads the unknown value and is not trained
+  Buffer<char*> row;  // null: the key reads the value for unknown keys and is not trained
 
   // Return the number of occurrences that the distinct key at i represents.
   uint32_t Occurrences(size_t i) const {

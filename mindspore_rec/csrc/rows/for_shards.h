@@ -2,7 +2,7 @@
 //
 // Runs a function on every shard, in parallel if there is enough work to wake another thread. After
 // a change that cannot be undone, no code may fail. For this reason, the functions below allocate
-// no memory.
+// no memory. If the batch is small, ForShards skips shards without ids of the batch.
 #pragma once
 
 #include "rows/batch.h"

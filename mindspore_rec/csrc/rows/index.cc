@@ -21,8 +21,8 @@ namespace {
 
 constexpr uint8_t kSaturated = 255;
 
-// Maximum number of hash bits that select a directory entry: all bits above the bits that select a
-// chunk.
+// Maximum number of leading hash bits that select a directory entry. The low 32 bits of the hash
+// select the chunk and the tag.
 constexpr int kMaxDepth = 26;
 
 }  // namespace
@@ -194,8 +194,8 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
   return contents;
 }
 
-// Find the segment of `hash`, and point all directory entries of this segment to the segment's
-// current chunks.
+// Point all directory entries of a segment to the segment's current chunks. `hash` is the hash of
+// any key that belongs to the segment.
 void Index::Publish(uint32_t segment, uint64_t hash) {
   const Segment& s = segments_[segment];
   const size_t span = size_t{1} << (depth_ - s.depth);
@@ -208,9 +208,10 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // An attacker could choose keys whose hashes have the same leading bits. With such keys, the
-  // directory would double again and again because of one segment. If the directory is already too
-  // large for the number of segments, the segment grows instead.
+  // An attacker who knows the secrets of the hash could choose keys whose hashes have the same
+  // leading bits. With such keys, the directory would double again and again because of one
+  // segment. If the directory is already too large for the number of segments, the segment grows
+  // instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);

@@ -5,14 +5,15 @@
 // compares 12 candidates with one instruction. Usually a lookup reads only one cache line of the
 // index. The index does not store keys; each row contains its key.
 //
-// The index grows in steps. A directory points to segments of at most kMaxChunks chunks. A full
-// segment grows by half or splits in two, so a single insert never rehashes more than about a
-// thousand rows. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
+// The index grows in steps. A directory points to segments, which usually have at most kMaxChunks
+// chunks. A full segment doubles, grows by half or splits in two, so a single insert rehashes at
+// most about a thousand rows. A segment can be larger only if unusually many hashes have the same
+// leading bits. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
 // Fagin et al. 1979.)
 //
-// The index takes 64 / (12 * load) bytes per row. The load is between 0.55 and 0.83, so a row takes
-// 6.4 to 9.7 bytes. Not thread safe; each object belongs to one shard. The argument `hash` is
-// IndexHash(key).
+// The index takes 64 / (12 * load) bytes per row. If no rows are erased, the load is between 0.55
+// and 0.83, so a row takes 6.4 to 9.7 bytes. The load may be lower in an index with fewer than 640
+// rows. Not thread safe; each object belongs to one shard. The argument `hash` is IndexHash(key).
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,8 @@ struct EventLists {
 // clock is the latest time of *clock and of the rows so far; at the end, *clock is set to the
 // clock.
 //
-// A row that this function did not write causes no error, but its events are arbitrary.
+// A row of zeros has no events. Any other row that this function did not write causes no error, but
+// its events are arbitrary.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

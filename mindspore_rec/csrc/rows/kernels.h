@@ -77,8 +77,8 @@ struct Kernels {
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
   // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
-  // gradients g, and one array of n floats for each state of the rule. The rule has
-  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated
+  // gradients g, and one array of n floats for each state of the rule. `states` has three pointers;
+  // the rule uses only the first Rule::StateWidth(1) pointers. Each element is updated
   // independently, so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
@@ -96,8 +96,9 @@ struct Kernels {
                             const float* unknown, float factor, int dim, float* out);
 };
 
-// Returns the kernels for the best instruction set of this CPU, or for the instruction set in
-// MINDSPORE_REC_SIMD (avx512, avx2, base).
+// Returns the kernels for the instruction set in MINDSPORE_REC_SIMD (avx512, avx2, base). If
+// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support the set, returns the kernels
+// for the best instruction set of this CPU.
 const Kernels& ActiveKernels();
 
 // Returns the kernels for the instruction set `name`, or null if this CPU or build does not support

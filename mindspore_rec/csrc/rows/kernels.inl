@@ -33,7 +33,7 @@ MSREC_INLINE void PrefetchRow(const char* row, size_t bytes) {
   __builtin_prefetch(row + limit - 1, 1);
 }
 
-// Calls body(std-like integral constant) with the common dims known at compile time.
+// Calls call(D). D is `dim` if `dim` is one of the common sizes below, otherwise 0.
 #define MSREC_FOR_DIM(dim, call) \
   switch (dim) {                 \
     case 4:                      \

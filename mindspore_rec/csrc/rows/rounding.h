@@ -16,9 +16,10 @@
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
 // state k is bfloat16, and needs 16 random bits. These bits are one half of random number i of
 // plane (k + 1) / 2. The element uses the upper half if k + 1 is even, and the lower half if k + 1
-// is odd. Random numbers from plane 1 are cheap to compute. Rounding needs only that any two random
-// numbers of an element are independent of each other. Random numbers from plane 0 are independent
-// of random numbers from plane 1.
+// is odd. Random numbers of plane 1 are computed from plane 0, which is cheap. This dependence is
+// harmless: rounding needs only that the random bits of an element's value and of the element's
+// states are almost independent of each other. The halves of a number of plane 0 and of the number
+// of plane 1 that is computed from it meet this requirement.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 // Therefore, a processor can mix several words at a time. Computing the digest of 16 floats takes
 // about as long as loading the floats from memory. Each step of the computation maps different
 // words to different words. So if two rows of one key differ in exactly one word, their digests
-// differ. So one wrong word always changes the digest of a table. A digest does not protect against
-// forgery.
+// differ. So if exactly one word of a table is wrong, the digest of the table is wrong, too. A
+// digest does not protect against forgery.
 //
 // The digest of a value is computed from its float32 bytes, for tables of any precision. For an
 // int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and

@@ -6,9 +6,9 @@
 //
 // All numbers of the value have one type, and all numbers of the state have one type. A value or
 // state with an odd number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes
-// first, so that key and value are in adjacent cache lines. A row is one block of memory, so a tier
-// copies the whole row at once. Rows are 4-byte aligned. The kernels and row_values.h read and
-// write the numbers.
+// first, so that the key and the beginning of the value are in the same cache line or in adjacent
+// cache lines. A row is one block of memory, so a tier copies the whole row at once. Rows are
+// 4-byte aligned. The kernels and row_values.h read and write the numbers.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ struct RowLayout {
   NumberType value_type = NumberType::kFloat32;
   NumberType state_type = NumberType::kFloat32;
 
-  // Number of floats in the optimizer state.
+  // Count of the numbers in the optimizer state, without the score.
   int32_t optimizer_width() const { return state_width - (scored ? 1 : 0); }
   size_t value_bytes() const { return PartBytes(dim, value_type); }
   size_t state_bytes() const {

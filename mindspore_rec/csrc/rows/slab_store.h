@@ -5,8 +5,8 @@
 // one shard.
 //
 // Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
-// until a slab has kSlabBytes. All further slabs have kSlabBytes. So a tiny table takes little
-// memory. A large table has few slabs, and the large slabs use huge pages.
+// until a slab has at least kSlabBytes. All further slabs have as many rows as this slab. So a tiny
+// table takes little memory. A large table has few slabs, and the large slabs use huge pages.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class SlabStore {
   SlabStore& operator=(const SlabStore&) = delete;
 
   // Reserve memory so that the next n calls of Allocate cannot fail. If Reserve throws
-  // std::bad_alloc, the store is unchanged.
+  // std::bad_alloc, no row has changed, but slabs that Reserve has allocated stay.
   void Reserve(size_t n);
 
   // Return the number of calls of Allocate that need no new memory.

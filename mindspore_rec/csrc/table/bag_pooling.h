@@ -21,8 +21,7 @@ class BagPooling {
   // types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
-  // Throw std::invalid_argument unless the offsets begin with 0, never decrease, and are at most
-  // the number of ids.
+  // Throw std::invalid_argument if BagError finds an error in the bags (rows/bags.h).
   void Check(const IdView& ids, const BagView& bags) const;
   // Allocate the memory that Pool needs. Reserve must be called before the lookup changes the
   // table. Throws std::bad_alloc.

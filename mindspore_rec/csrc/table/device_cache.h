@@ -101,7 +101,7 @@ class DeviceCache {
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }
   // Writes the touched slots to the beginning of `slots` [room], and fills the rest with the
-  // scratch slot.
+  // scratch slot. Throws std::runtime_error if there are more than `room` touched slots.
   void CopyTouched(int32_t* slots, size_t room) const;
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();

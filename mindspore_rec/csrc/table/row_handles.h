@@ -11,9 +11,10 @@
 // index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
 // writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
 // The hash covers the row's key, the row's place, and the structure version at the handle's
-// creation. So only handles that the table has created are accepted. The version changes when a row
-// leaves the table and when rows get another layout. So an accepted handle always belongs to its
-// original row. RowHandles is a part of a table; the caller must hold the table's mutex.
+// creation. In a table with lower tiers, the hash also covers the step. So only handles that the
+// table has created are accepted. The version changes when a row leaves the table and when rows get
+// another layout. So an accepted handle always belongs to its original row. RowHandles is a part of
+// a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +69,8 @@ class RowHandles {
   // `trained` is false, every handle is a handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle
-  // is from another table or is forged, or if its row has left the table.
+  // is from another table or is forged, if the row is due, or if any row has left the table since
+  // the handle was created.
   const char* Row(const Tags& tags, const int64_t* handles, size_t i) const;
 
  private:

@@ -19,8 +19,8 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // True if `rule` is of the same kind as the current rule. If the kind is the same, rows keep
-  // their layout and state.
+  // True if an optimizer is bound, and `rule` has the same kind and the same number of states as
+  // the current rule. In this case, rows keep their layout and state.
   bool KeepsState(const Rule& rule) const;
   // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
   // new rule's number.

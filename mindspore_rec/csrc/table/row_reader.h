@@ -2,7 +2,7 @@
 //
 // RowReader: reads rows of a table from host memory or a lower tier, with the values that an
 // evaluation uses. RowReader promotes no rows. Rows with newer values in a device cache are written
-// back first. An exception is thrown if the host cannot access the cache's memory. RowReader is a
+// back first. If the host cannot access these values, std::runtime_error is thrown. RowReader is a
 // part of a table; the caller must hold the table's mutex.
 #pragma once
 

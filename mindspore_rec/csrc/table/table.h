@@ -10,9 +10,10 @@
 // update to each key's summed gradient.
 //
 // Any thread may call any method. Calls on one table run one after another, and each call uses
-// several threads. A method that throws leaves the table unchanged. Throws std::invalid_argument
-// for bad arguments, TableClosed after Close, and OutOfMemory if memory runs out. Throws
-// ForkedProcess in a forked child of the process that created the table. Messages name the table.
+// several threads. A method that throws leaves the table unchanged, unless the method's comment
+// describes an exception. Throws std::invalid_argument for bad arguments, TableClosed after Close,
+// and OutOfMemory if memory runs out. Throws ForkedProcess in a forked child of the process that
+// created the table. Messages name the table.
 #pragma once
 
 #include <condition_variable>
@@ -83,9 +84,11 @@ class Table {
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
   // Add the gradient [ids.size or number of bags, dim] of lookup `ticket`. Gradients may arrive in
-  // any order. A gradient that must wait for an earlier lookup's gradient is copied.
+  // any order. A gradient that must wait for an earlier lookup's gradient is copied. Throws
+  // std::runtime_error if the ticket is unknown, for example after a step.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of all gradients accumulated in this step.
+  // Return the sum of squares of the summed gradients of this step; each key's gradients are summed
+  // first.
   double GradientSquaredNorm();
   // Update the rows by the optimizer. Then evict the due rows of one slice, and rows over the
   // capacity. If tiers or memory prevent an eviction, a later step does the eviction.
@@ -99,8 +102,8 @@ class Table {
   // last step. If `forget` is true, the tokens are cleared after the check.
   void RequireTokens(float received, bool forget = false);
 
-  // Return the hash (HashIds) and the number of ids for each training lookup of the last step with
-  // training lookups.
+  // In a table with lower tiers, return the hash (HashIds) and the number of ids for each training
+  // lookup of the last step with training lookups. In other tables, the result is empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
   // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
@@ -117,10 +120,10 @@ class Table {
   // longer valid; in this case, nothing is added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values. If the new rule is of another kind than the old
-  // rule, the optimizer state of existing rows is initialized again. Returns a new, unique number
-  // for StepInput::binding. A step with this number throws if another optimizer was bound after
-  // this call.
+  // Set the rule. Existing rows keep their values. If the new rule has another kind or another
+  // number of states than the old rule, the optimizer state of existing rows is initialized again.
+  // Returns a new, unique number for StepInput::binding. A step with this number throws if another
+  // optimizer was bound after this call.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -155,17 +158,17 @@ class Table {
 
   // ---- rows by key ----
 
-  // If `insert` is true, look up rows as LookupTrain does, but without an optimizer and without a
-  // ticket. If `insert` is false, look up rows as LookupEval does.
+  // If `insert` is true and the table is trainable, look up rows as LookupTrain does, but without
+  // an optimizer and without a ticket. Otherwise, look up rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   // Set the values of rows, and insert missing rows without admission. If a key occurs twice, its
   // last value is kept.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
   // parts. A call is large if it has more keys than a quarter of the rows that fit into host
-  // memory. If a part fails, the message contains the number of completed keys. Keys are processed
-  // in the order of the argument; Put processes repeated keys in the order of their first
-  // occurrences.
+  // memory. If a part fails, the completed parts stay done, and the message contains the number of
+  // completed keys. Keys are processed in the order of the argument; Put processes repeated keys in
+  // the order of their first occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
   // Drop the rows of these keys; return the number of dropped rows.
   size_t Erase(const IdView& ids);
@@ -190,14 +193,15 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array has the same meaning as in Shard::Import. Throws if state_width does not
-  // match the optimizer.
+  // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
+  // state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
-  // table is empty after the call. A tier that failed is cleared before it is used again. If memory
-  // runs out, all rows remain.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. If a tier fails while Clear
+  // opens the tiers or reads their keys for recorded changes, or if memory runs out, all rows
+  // remain. If a tier fails later, the table is empty, and this tier is cleared before it is used
+  // again.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

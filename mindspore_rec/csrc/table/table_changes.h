@@ -23,9 +23,10 @@ class TableChanges {
   // Start recording changes, unless recording has started already, and return a mark for
   // ExportSince.
   uint64_t Mark();
-  // Return the keys that changed since the mark. Each key has its row or is marked as absent.
-  // If `sweep` is false, rows that are due but not freed yet are left out. A reader can find the
-  // due rows from the table's clock and eviction rules.
+  // Return the keys that changed since the mark. Each key has its row or is marked as absent. If
+  // `sweep` is true, due rows are freed first, which changes their keys. If `sweep` is false, a due
+  // row that did not change since the mark is not in the result. A reader can find the due rows
+  // from the table's clock and eviction rules.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
@@ -33,18 +34,19 @@ class TableChanges {
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
-  // if a damaged row in a lower tier is replaced. The digest is also dropped when a mark is set
-  // while a row's newest value is in device memory that the host cannot access. To keep a digest
-  // again after a drop, call KeepDigest after the next mark. Requires a mark. If reading a row
-  // throws an exception, KeepDigest throws the exception and keeps no digest.
+  // if a damaged row in a lower tier is replaced, or if the table gets a first event time for the
+  // second time. The digest is also dropped when a mark is set while a row's newest value is in
+  // device memory that the host cannot access. To keep a digest again after a drop, call KeepDigest
+  // after the next mark. Requires a mark. If reading a row throws an exception, KeepDigest throws
+  // the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
   // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
   // host cannot access.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows whose values in memory have changed since the last mark, although the
-  // table has not changed the values. The places of rows are divided into `parts` parts, and only
-  // the rows of one part are checked. Throws if no digest is kept.
+  // Return the keys of rows in host memory whose values do not match the kept digests, although the
+  // table has not changed the rows since the last mark. The places of rows are divided into `parts`
+  // parts, and only the rows of one part are checked. Throws if no digest is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:

@@ -25,7 +25,7 @@ class TableClock {
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the
-  // clock.
+  // clock. Without Eviction::on_trigger, the horizon stays at the clock's time.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();

@@ -21,8 +21,8 @@ class TableDevice {
   // Creates the table's device cache. `values` is [rows + 3, dim], or null if the memory is not
   // shared.
   void Attach(const DeviceConfig& config, float* values);
-  // Sets the address of the matrix of states; the address is null if the memory is not shared.
-  // Requires an earlier call of BindOptimizer.
+  // Sets the address of the matrix of states. Throws std::invalid_argument if the memory is not
+  // shared. Requires an earlier call of BindOptimizer.
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
@@ -41,7 +41,9 @@ class TableDevice {
   // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
   // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // Returns the slots whose rows have a gradient. Requires that the memory is not shared.
+  // CountTouched returns the number of slots whose rows have a gradient. Touched writes these slots
+  // to `slots`, and the scratch slot to the remaining places. Throws std::runtime_error if `room`
+  // is too small. Requires that the memory is not shared.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.

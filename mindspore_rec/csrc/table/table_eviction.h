@@ -23,8 +23,8 @@ class TableEviction {
   // with scores cannot be changed to an order without scores, or the reverse.
   void Set(const Eviction& eviction);
   // Move the horizon to the clock's time, and apply all rules to the whole table at once, or to one
-  // slice in each of the following steps. If Evict throws, the eviction is still triggered, and the
-  // following steps complete the eviction.
+  // slice in each of the following steps. If a tier fails or memory runs out, the eviction is still
+  // triggered, and the following steps complete the eviction.
   void Evict(bool at_once);
   // Free the rows that are due already.
   void EvictAll();

@@ -35,16 +35,16 @@ struct TierStatistics {
   int64_t host_hits = 0;       // of these, those in host memory
   int64_t host_misses = 0;     // of these, those that the lookup itself had to read
   int64_t prefetched_rows = 0;
-  int64_t demoted_rows = 0;            // that left host memory for a lower tier
-  Seconds lookup_wait{0};              // of lookups, for rows
-  Seconds prefetch_wait{0};            // of batches, for their prefetch
-  int64_t evaluated_keys = 0;          // distinct keys of lookups that change nothing
-  int64_t evaluated_host_hits = 0;     // of these, those in host memory
-  int64_t evaluated_below_hits = 0;    // of these, those in a lower tier; the rest has no row
-  Seconds evaluation_wait{0};          // of these lookups, for rows
-  int64_t lower_rows = 0;              // rows that are in lower tiers only
-  int64_t failed_evictions = 0;        // times that a tier put off a part of a step's eviction
-  std::optional<int64_t> queued_rows;  // on their way to the first level; none: no tier is open yet
+  int64_t demoted_rows = 0;          // that left host memory for a lower tier
+  Seconds lookup_wait{0};            // of lookups, for rows
+  Seconds prefetch_wait{0};          // of batches, for their prefetch
+  int64_t evaluated_keys = 0;        // distinct keys of lookups that change nothing
+  int64_t evaluated_host_hits = 0;   // of these, those in host memory
+  int64_t evaluated_below_hits = 0;  // of these, those in a lower tier; the other keys have no row
+  Seconds evaluation_wait{0};        // of these lookups, for rows
+  int64_t lower_rows = 0;            // rows that are in lower tiers only
+  int64_t failed_evictions = 0;  // how often a failing tier has delayed part of a step's eviction
+  std::optional<int64_t> queued_rows;  // on their way to the first level, if a tier is open
   std::vector<LevelStats> levels;
 };
 
@@ -59,11 +59,11 @@ struct DeviceStats {
 };
 
 struct TableStats {
-  int64_t rows = 0;        // in all tiers; those that are due but not swept yet are among them
-  int64_t candidates = 0;  // keys that are counted and have no row
+  int64_t rows = 0;        // in all tiers, including rows that are due and not swept yet
+  int64_t candidates = 0;  // exact counters of keys without a row
   // Allocated memory, including room for growth.
   Bytes row_memory;  // slabs
-  Bytes metadata;    // a part of the slabs: that of rows in host memory
+  Bytes metadata;    // part of the slabs: metadata of the rows in host memory
   Bytes index;
   Bytes candidate_memory;
   Bytes change_log;
@@ -78,7 +78,7 @@ struct TableStats {
   int64_t erased = 0;
   int64_t step = 0;
   int64_t event_time = 0;   // whole seconds since 1970; 0: no batch had one
-  int64_t state_width = 0;  // numbers of optimizer state and score a row
+  int64_t state_width = 0;  // numbers of a row's optimizer state and score
   std::optional<TierStatistics> tiers;
   std::optional<DeviceStats> device;
 

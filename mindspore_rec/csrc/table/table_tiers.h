@@ -26,20 +26,21 @@ class TableTiers {
   void SetCache(CacheSettings settings);
   bool has_cache() const { return core_.context.tiered; }
   // Request the rows of a batch that will be looked up soon, and return at once with the batch's
-  // number. The batch's rows stay in host memory until the batch is released.
+  // number. The batch's rows stay in host memory until the batch is released, unless a step needs
+  // the memory for other rows.
   int64_t Prefetch(const IdView& ids);
-  // Wait until the rows of batch `number` are in host memory; return the time of the wait in
-  // seconds. If the prefetch failed, throws the prefetch's exception and releases the batch.
+  // Wait until the prefetch of batch `number` has ended; return the time of the wait in seconds. If
+  // the prefetch failed, throws the prefetch's exception and releases the batch.
   double PrefetchWait(int64_t number);
   // Release batch `number` and all earlier batches; their rows may leave host memory.
   void PrefetchDone(int64_t number);
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.
   void Flush();
-  // Continue a walk over all tiers: read and check about `most` further records, but at least one
-  // record. In one round, the walk reads each record once. Returns the number of records read, and
-  // whether the round has ended. If a row is damaged, throws RowDamaged with tier and key, and the
-  // next call starts a new round. Scrub also throws the exceptions that a tier throws.
+  // Continue a walk over all tiers: read and check about `most` further rows. In one round, the
+  // walk reads each row in each tier once. Returns the number of rows read, and whether the round
+  // has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call starts a
+  // new round. Scrub also throws the exceptions that a tier throws.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:

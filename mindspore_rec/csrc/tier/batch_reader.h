@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchReader: reads many pieces of files at once. The reads use io_uring if the system has it.
-// Without io_uring, a few threads call pread. Any number of threads may call Run.
+// BatchReader: reads many pieces of files at once. The reads use io_uring if the system has it and
+// all files have descriptors. Without io_uring, a few threads call File::Read. Any number of
+// threads may call Run.
 #pragma once
 
 #include <atomic>
@@ -25,13 +26,15 @@ struct Extent {
 
 class BatchReader {
  public:
-  // No extent may be longer than max_extent. `depth` is the number of reads in flight at a time.
+  // No extent may be longer than max_extent. `depth` is the maximum number of reads that one Run
+  // has in flight.
   BatchReader(size_t max_extent, unsigned depth, bool use_io_uring);
 
   // Calls done(extent, data, bytes) once for each extent, in no fixed order, possibly on several
   // threads at once. `bytes` is smaller than requested only at the end of a file. Throws the first
   // IoError, or the first exception thrown by `done`. When Run throws, no read is in flight any
-  // more.
+  // more, except if io_uring_enter has failed. In this case, the buffers of the reads in flight are
+  // never freed.
   using Done = std::function<void(const Extent& extent, const char* data, size_t bytes)>;
   void Run(const std::vector<Extent>& extents, const Done& done);
 

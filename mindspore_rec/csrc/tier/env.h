@@ -55,8 +55,8 @@ class File {
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
   // Writes all n bytes. After an IoError, any part of the bytes may have been written.
   virtual void Write(uint64_t offset, size_t n, const char* data) = 0;
-  // Reserves space and sets the file's size, so that writes below `size` cannot fail because of
-  // missing space.
+  // Reserves space and extends the file to at least `size` bytes, so that writes below `size`
+  // cannot fail because of missing space.
   virtual void Allocate(uint64_t size) = 0;
   virtual void Truncate(uint64_t size) = 0;
   // Makes all earlier writes survive power loss.

@@ -13,11 +13,11 @@
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
-// a multiple of 8 bytes. A tombstone record lists erased keys. The payload of a tombstone record
-// consists of pairs. A pair contains an erased key, and the id of the segment in which the erasure
-// was first recorded. The field `key` of a tombstone record contains the number of pairs. The
-// checksum also covers the segment's id and the record's index. So a record is valid only at the
-// place where it was written.
+// a multiple of 8 bytes and to at least 16 bytes. A tombstone record lists erased keys. The payload
+// of a tombstone record consists of pairs. A pair contains an erased key, and the id of the segment
+// in which the erasure was first recorded. The field `key` of a tombstone record contains the
+// number of pairs. The checksum also covers the segment's id and the record's index. So a record is
+// valid only at the place where it was written.
 //
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record is used. Only the last segment may be unsealed.
@@ -97,7 +97,8 @@ struct SyncMark {
   uint64_t slots = 0;
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
-// Decodes the sync marks in blocks 1 and 2. Throws Corruption if neither block is valid.
+// Decodes the sync marks in blocks 1 and 2. A block of zeros has no mark; without any mark, the
+// result is a mark of 0 records. Throws Corruption if both blocks are damaged.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {

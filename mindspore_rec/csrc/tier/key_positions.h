@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. If there are at least
-// a million keys, KeyPositions takes at most 16 bytes per key. If there are few keys, KeyPositions
-// takes 100 kB.
+// a million keys, and few keys were erased, KeyPositions takes at most 16 bytes per key. If there
+// are few keys, KeyPositions takes 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
@@ -11,7 +11,8 @@
 // their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
 // entries are in the order of their hashes without sorting. A search for an absent key ends at the
 // first hash that is greater than the key's hash. A table grows in one sequential pass. A table
-// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key.
+// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key. A table shrinks
+// only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the
@@ -34,7 +35,7 @@ namespace msrec {
 
 class KeyPositions {
  public:
-  static constexpr size_t kMostBytesPerKey = 16;  // from a million keys on
+  static constexpr size_t kMostBytesPerKey = 16;  // for at least 10^6 keys, few erased
 
   static constexpr size_t kAhead = 16;  // calls of Prefetch before the call that reads
 
@@ -45,7 +46,7 @@ class KeyPositions {
   // Returns the position of key, or kNone.
   uint64_t Find(int64_t key) const;
 
-  // Inserts or replaces the position of key. Returns the old position, or kNone. If Set throws
+  // Inserts or replaces the position of key. Returns the old position, or kNone. If Put throws
   // std::bad_alloc, nothing has changed.
   uint64_t Put(int64_t key, uint64_t position);
 

@@ -36,14 +36,16 @@ class Segment {
   // Maximum number of records in the file at its current size.
   uint64_t MostSlots() const { return shape_.MostIn(file_->Size()); }
 
-  // Calls fn(slot, record) for each record from `first` on, until fn returns false or the file
-  // ends. Records are not checked. `slots` may be larger than the number of records in the file.
+  // Calls fn(slot, record) for the records from `first` to `slots` - 1, until fn returns false or
+  // the file ends. Records are not checked. `slots` may be larger than the number of records in the
+  // file.
   void Scan(uint64_t first, uint64_t slots,
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
-  // inconsistent, the keys are rebuilt from the records. Throws Corruption if the rebuilding finds
-  // a damaged record, or if the file has more or fewer records than `slots`.
+  // inconsistent, the keys are rebuilt from the records. Throws Corruption if a tombstone record is
+  // damaged. The rebuilding throws Corruption if any record is damaged, or if the file has more or
+  // fewer records than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Reads the keys from the records, and returns them. Stops at the first invalid record whose

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
+// SegmentWriter: appends records to the last segment, through a buffer of a megabyte. The buffer is
+// larger if fewer than four records fit into a megabyte.
 //
 // The comments in this file mention two locks of the tier. `write` is locked during every call, so
-// only one thread writes at a time. `state` guards the data that readers use: records(), and the
-// records that are only in the buffer. A method that changes records() or the buffer locks `state`,
-// unless its comment requires that the caller has already locked `state`. No file is accessed while
-// `state` is locked.
+// only one thread writes at a time. `state` guards the data that readers use: slots(),
+// written_slots(), and the published records that are only in the buffer. A method that changes
+// these data locks `state`, unless its comment requires that the caller has already locked `state`.
+// No file is accessed while `state` is locked.
 #pragma once
 
 #include <memory>
@@ -34,10 +35,12 @@ class SegmentWriter {
   // Makes the next staged record part of the log. Requires the lock `state`.
   void Publish();
 
-  // Writes all published records to the file. After an IoError, WriteOut may be called again.
+  // Writes all published records to the file. After an IoError, WriteOut may be called again; it
+  // throws if an earlier sync failed.
   void WriteOut();
-  // Syncs the file. After Sync has returned, published records survive power loss. After Sync has
-  // thrown once, the state of the disk is unknown, so every later call throws. Reads still work.
+  // Syncs the file. After Sync has returned, published records survive power loss. After the file's
+  // sync has failed once, the state of the disk is unknown, so every later call of WriteOut, Sync
+  // and Seal throws. Reads still work.
   void Sync();
   // Ends the segment: writes the footer and the trailer, and syncs the file. Throws like Sync.
   void Seal();

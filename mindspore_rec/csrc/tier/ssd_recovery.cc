@@ -2,11 +2,12 @@
 //
 // Opens an SsdTier: reads the list of segments from the manifest, and replays the segments' keys in
 // the order of the log. The segment that was last when the process ended is read record by record.
-// The valid records of the last segment are sealed. So no new record ever follows an incompletely
-// written record.
+// If the tier is opened for writing, the valid records of the last segment are sealed. So no new
+// record ever follows an incompletely written record.
 //
-// The directory is locked before any access, because another process may change an unlocked
-// directory. A number in a file is accepted only if it is possible for the file's size.
+// The directory is locked before its manifest and segments are read, because another process may
+// change an unlocked directory. A number in a file is accepted only if it is possible for the
+// file's size.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SsdTier: a Tier in a directory of files. The tier stores rows in a log of segments (see
-// format.h). In memory, the tier has an exact index, which takes at most 16 bytes per row. Writes
-// are sequential. Reads are sorted, merged and sent to the disk many at a time. A background thread
-// collects segments with many dead records.
+// format.h). In memory, the tier has an exact index, which takes at most 16 bytes per row of a
+// large tier (see key_positions.h). Writes are sequential. Reads are sorted, merged and sent to the
+// disk many at a time. A background thread collects segments with many dead records.
 //
 // Guarantees, in addition to the guarantees of Tier:
 //
-//  * Read returns the newest row of a key. If the newest row cannot be read, Read throws
-//    Corruption. Every record is checked by CRC32C, and the index points only to the newest
-//    records.
+//  * Read returns the newest row of a key. If the newest row is damaged, Read throws Corruption.
+//    Every record that is read from a file is checked by CRC32C, and the index points only to the
+//    newest records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. The tier
 //    also contains the writes after the last Flush up to some moment. An incomplete record at the
 //    end of the log is dropped. If earlier data are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written;
 //    other errors do not require this.
-//  * Only one process at a time can open a tier for writing (ensured by a lock on the directory's
-//    LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time. A Scan needs memory for a few
-//    buffers of one or two megabytes. At the end, the scan reads one by one the rows that were
-//    appended during the scan.
+//  * While a tier is open for writing, its directory cannot be opened a second time, not even
+//    read-only (ensured by a lock on the directory's LOCK file).
+//  * A Scan reads the log in order, at most two megabytes or one row at a time. A Scan needs memory
+//    for a few buffers of this size. If rows are appended as fast as the scan reads them, the scan
+//    finally reads the remaining rows through the index.
 //
 // Any thread may call any member; Close makes all other calls end. A forked child must neither use
 // nor destroy a tier of its parent, because the background thread exists only in the parent.
@@ -45,22 +45,23 @@
 namespace msrec {
 
 struct SsdOptions {
-  std::string path;            // directory, created where it is missing
-  size_t row_bytes = 0;        // 0: that of the existing tier
-  uint64_t max_bytes = 0;      // limit of all files; 0: the disk's space
-  uint64_t segment_bytes = 0;  // 0: max_bytes / 256, within 32 MiB and 4 GiB
+  std::string path;            // directory; a tier that may write creates it if it is missing
+  size_t row_bytes = 0;        // 0: the size in the existing tier
+  uint64_t max_bytes = 0;      // limit of all segment files; 0: no limit
+  uint64_t segment_bytes = 0;  // 0: Sized chooses the size
   bool direct = true;          // O_DIRECT: bypass the page cache
   bool read_only = false;
   bool io_uring = true;        // use io_uring if the system has it
-  unsigned queue_depth = 128;  // reads under way at a time; fewer of rows above half a megabyte
-  double gc_ratio = 1.35;      // collect when the log has more records than this many a live row
-  bool background_gc = true;   // false: only Compact collects, and writers out of space
+  unsigned queue_depth = 128;  // most reads in flight; fewer if buffers would exceed 128 MiB
+  double gc_ratio = 1.35;      // collect if the log has more records per live row
+  bool background_gc = true;   // false: only Compact and writers without space collect
 };
 
 class SsdTier : public Tier {
  public:
   // Opens or creates the tier. Throws IoError or Corruption. Throws std::invalid_argument, with the
-  // option's name, if an option is invalid. Requires: env outlives the tier.
+  // option's name, if an option is invalid. Throws std::runtime_error if the background thread
+  // cannot be started. Requires: env outlives the tier.
   explicit SsdTier(const SsdOptions& options, Env* env = Env::Posix());
   ~SsdTier() override;  // Close, without its errors
 
@@ -86,7 +87,8 @@ class SsdTier : public Tier {
   // errno of the IoError is EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
-  // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.
+  // Flushes and closes the tier. Later calls that read or change rows throw IoError. The tier is
+  // closed even if Close throws.
   void Close();
 
   // Statistics of one segment: records, live rows, tombstone records, bytes of the file.

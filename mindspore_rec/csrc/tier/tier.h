@@ -20,18 +20,18 @@ namespace msrec {
 struct TierStats {
   uint64_t rows = 0;
   uint64_t live_bytes = 0;     // rows * row_bytes
-  uint64_t disk_bytes = 0;     // of all files, space set aside included
+  uint64_t disk_bytes = 0;     // size of all segment files, including reserved space
   uint64_t index_bytes = 0;    // memory for finding rows
   uint64_t buffer_bytes = 0;   // other memory: rows not written yet, buffers for reading
-  uint64_t read_bytes = 0;     // read for Read and Scan, since the tier was opened
+  uint64_t read_bytes = 0;     // read by Read and Scan since the tier was opened
   uint64_t written_bytes = 0;  // appended by Write and Erase
   uint64_t gc_bytes = 0;       // appended by garbage collection
   uint64_t gc_segments = 0;    // collected
   uint64_t segments = 0;
   uint64_t tombstone_records = 0;
-  uint64_t rebuilt_footers = 0;   // damaged ones whose keys were read from the records instead
-  uint64_t damaged_segments = 0;  // that garbage collection leaves alone
-  Seconds throttled{0};           // writers waited for garbage collection
+  uint64_t rebuilt_footers = 0;   // damaged footers whose keys were read from the records instead
+  uint64_t damaged_segments = 0;  // segments that garbage collection skips because they are damaged
+  Seconds throttled{0};           // time for which writers waited for garbage collection
 };
 
 // A walk over all rows of a tier, one part at a time. Only one thread may use a scan. The scan must
@@ -41,11 +41,11 @@ class TierScan {
   virtual ~TierScan() = default;
 
   // Replaces the contents of `keys` and `rows` (n * row_bytes bytes) by the next rows. Next returns
-  // at least one and at most max(1, most) rows. Except at the end of the walk, Next returns at
-  // least about most / 2 rows. After the last row was returned, every call of Next returns false
-  // and no rows. Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows`
-  // are undefined, and the next call reads the same rows again. If the tier is closed, every call
-  // throws.
+  // at least one and at most max(1, most) rows. Usually, Next returns at least about most / 2 rows.
+  // Next returns fewer rows at the end of the walk, at the end of a level of a TierChain, and
+  // before an error. After the last row was returned, every call of Next returns false and no rows.
+  // Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows` are undefined,
+  // and the next call reads the same rows again. If the tier is closed, every call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -75,9 +75,10 @@ class Tier {
   // Returns all keys that are in the tier at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
-  // Starts a walk over the rows. If a row exists during the whole walk, the walk returns it at
-  // least once, with contents that the row had at some moment of the walk. If a row is written,
-  // erased or moved during the walk, the row may be returned twice or not at all. The walk ends
+  // Starts a walk over the rows. If a row exists during the whole walk and is not written, the walk
+  // returns it at least once. If a row is written or erased during the walk, the row may be
+  // returned twice or not at all. A row that garbage collection or a spill moves may be returned
+  // twice. A returned row has contents that the row had at some moment of the walk. The walk ends
   // even if rows are written all the time.
   //
   // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
@@ -91,7 +92,7 @@ class Tier {
 
   // Erases every row quickly. After Clear, the rows stay erased even after kill -9 or power loss.
   // If Clear throws, or if kill -9 or power loss interrupts the call, either all rows or no rows
-  // remain.
+  // remain; a TierChain guarantees this only for each level.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

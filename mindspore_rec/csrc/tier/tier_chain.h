@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierChain: several tiers used as one, the fastest first. Each row is in one of the tiers. Rows
-// are written to the first tier; if a level has more rows than its limit, rows spill to the next
-// level.
+// TierChain: several tiers used as one, the fastest first. Each row is in one of the tiers; while a
+// row moves, the row is in two tiers. Rows are written to the first tier; if a level has more rows
+// than its limit, rows spill to the next level.
 //
 // Any thread may call Read and the counters at any time. Only one member that changes rows runs at
 // a time.

@@ -2,8 +2,8 @@
 //
 // WriteBehind: a queue in front of a tier. The results of Read include queued writes and erasures.
 // A background thread passes the queued changes to the tier in order. A change leaves the queue
-// only after it was made in the tier. If the tier fails, the queue keeps the rows and tries again
-// every second, and whenever a caller waits for room.
+// after it was made in the tier; only Clear and the destructor drop changes. If the tier fails, the
+// queue keeps the rows and tries again every second, and whenever a caller waits for room.
 //
 // A forked child must neither use nor destroy its parent's queue, because the background thread
 // exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
@@ -44,14 +44,14 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. Once Clear has returned, Read finds no rows. The background thread clears the
-  // tier after it has made all changes that were queued before. Drain waits until the tier is
-  // cleared. If Clear throws std::bad_alloc, nothing has changed.
+  // Erases every row. Once Clear has returned, Read finds no rows. Changes that are still queued
+  // are dropped. The background thread first ends the change in progress, and then clears the tier.
+  // Drain waits until the tier is cleared. If Clear throws std::bad_alloc, nothing has changed.
   void Clear();
 
-  // While a Pause exists, the background thread is stopped. During a Pause, a walk over the tier
-  // finds each row once, in the tier or in waiting(). A thread that has created a Pause must not
-  // wait for the queue.
+  // While a Pause exists, the background thread is stopped. During a Pause, the rows of the tier do
+  // not change. A change in waiting() replaces the tier's row of the same key. A thread that has
+  // created a Pause must not wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);

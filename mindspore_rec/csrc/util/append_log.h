@@ -17,8 +17,7 @@ class AppendLog {
   // Makes sure that the next n Add() calls cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     while (size_ + n > blocks_.size() * kBlock) {
-      // The vector grows before the new block is allocated. If the vector grew after the allocation
-      // and the growth failed, the new block would leak.
+      // The vector grows before the new block is allocated, so push_back only stores the block.
       if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 8);
       blocks_.push_back(std::unique_ptr<T[]>(new T[kBlock]));
     }

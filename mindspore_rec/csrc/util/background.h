@@ -22,8 +22,8 @@ inline bool& IsBackground() {
   return is;
 }
 
-// Starts a thread that runs fn. If the system allows no further thread, throws std::runtime_error;
-// the message contains the thread's purpose.
+// Starts a thread that runs fn. If no thread can be started, throws std::runtime_error; the message
+// contains the thread's purpose.
 template <typename Fn>
 std::thread StartThread(const char* purpose, Fn fn) {
   try {
@@ -35,9 +35,9 @@ std::thread StartThread(const char* purpose, Fn fn) {
   }
 }
 
-// Lowers the calling thread's priority. The dense network runs on all cores at the same pace, so
-// the slowest core determines its speed. If the system refuses the lower priority, the call has no
-// effect.
+// Marks the calling thread as a background thread, and lowers its priority. The dense network runs
+// on all cores at the same pace, so the slowest core determines its speed. If the system refuses
+// the lower priority, the priority does not change.
 inline void YieldToOperators() {
   IsBackground() = true;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bfloat16: the upper half of a float32, with 8 bits of precision and the full range of float32.
-// This function is always inlined, because the kernels of every instruction set use it.
+// The functions are always inlined, because the kernels of every instruction set use them.
 #pragma once
 
 #include <cstdint>

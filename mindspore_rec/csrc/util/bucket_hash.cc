@@ -43,8 +43,8 @@ uint64_t ProcessSeed() {
   constexpr unsigned kDoNotWait = 1;  // GRND_NONBLOCK
   if (syscall(SYS_getrandom, &seed, sizeof seed, kDoNotWait) == sizeof seed) return seed;
 #endif
-  // If MINDSPORE_REC_HASH_SEED is not set, use the 16 random bytes that the kernel passes to each
-  // program.
+  // If the system call is missing or would wait, use the 16 random bytes that the kernel passes to
+  // each program, the time and the process id.
   uint64_t words[2] = {};
   if (const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM))) {
     std::memcpy(words, bytes, sizeof words);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16: the half precision format of IEEE 754. Conversions use bit operations, and their results
-// equal the results of the F16C instructions. A float16 has 11 bits of precision and ranges from
-// 2^-24 to 65504. This function is always inlined, because the kernels of every instruction set use
-// it.
+// float16: the half precision format of IEEE 754. Conversions do not need the F16C instructions,
+// but their results equal the results of these instructions. A float16 has up to 11 bits of
+// precision; its magnitude is 0 or ranges from 2^-24 to 65504. The functions are always inlined,
+// because the kernels of every instruction set use them.
 #pragma once
 
 #include <cstdint>

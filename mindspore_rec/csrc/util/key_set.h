@@ -2,7 +2,7 @@
 //
 // KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The caller has
 // the array of keys, and the KeySet is only an index of this array. A KeySet is scratch memory for
-// one shard of one batch, and is not thread safe.
+// one shard of a batch or of a step, and is not thread safe.
 #pragma once
 
 #include <cstddef>

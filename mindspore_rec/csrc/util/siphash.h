@@ -21,7 +21,8 @@ class SipHash {
         v2_(key0 ^ 0x6c7967656e657261ULL),
         v3_(key1 ^ 0x7465646279746573ULL) {}
 
-  // The key must be secret.
+  // The key is 16 random bytes from the system, and must stay secret. Throws std::runtime_error if
+  // the system provides no random bytes.
   static SipHash WithRandomKey() {
     uint64_t key[2];
     if (getentropy(key, sizeof(key)) != 0) {

@@ -24,7 +24,8 @@ namespace msrec {
 class ThreadPool {
  public:
   // Returns the process-wide pool. The initial size of the pool is the value of
-  // MINDSPORE_REC_NUM_THREADS or, by default, the number of CPUs that this process may use.
+  // MINDSPORE_REC_NUM_THREADS, at most 1024. If this value is missing or below 1, the size is the
+  // number of CPUs that this process may use.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -36,9 +37,10 @@ class ThreadPool {
   // when all tasks are done. A task may run on the caller or on any worker, and the task's result
   // must not depend on the thread. The first exception of a task is rethrown after every started
   // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. In
-  // three cases, the caller runs all tasks alone: another call is in progress, the call is made
-  // inside a task, or the process is a forked child. Tasks always compute in the default float
-  // mode, independent of the caller's mode.
+  // four cases, the caller runs all tasks alone: another call is in progress, the call is made
+  // inside a task, the calling thread has an object of the class Alone, or the process is a forked
+  // child of the process that created the pool. Tasks always compute in the default float mode,
+  // independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
   // While an object of the class Alone exists, all loops of the thread that created the object use
@@ -55,7 +57,8 @@ class ThreadPool {
   // fewer threads than requested, the pool has fewer threads, and reports this once on stderr.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
-  // Waits for the running loop, then changes the size.
+  // Waits for the running loop, then changes the size. A size below 1 means 1. In a forked child of
+  // the process that created the pool, the call has no effect.
   void SetNumThreads(int num_threads);
 
  private:

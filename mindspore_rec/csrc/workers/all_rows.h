@@ -6,8 +6,8 @@
 // work.
 //
 // If a table is replicated, this worker has all rows. So AllRows reads only this worker's rows, but
-// changes the rows of all workers. If a call fails on one worker, the message names that worker;
-// other workers may already have completed the call.
+// changes the rows of all workers. If a call fails on another worker, the message names that
+// worker; some workers may already have completed the call.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
 // size). A channel has one communicator on each worker. All workers make the collective calls of a
 // channel in the same order, and each worker makes them from one thread at a time. Every wait has a
-// time limit.
+// time limit (wait_limit).
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace msrec {
 
-// A failure between workers. The message of the WorkerError begins with this worker's rank, and
-// names the exchange that was waiting.
+// A failure between workers. After a timeout, the message begins with this worker's rank, and names
+// the exchange that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -78,7 +78,9 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait throws WorkerError. After a timeout the channel is unusable.
+  // Seconds after which a wait fails. A wait for a single message throws WorkerError. A collective
+  // call throws WorkerError and makes the channel unusable, or ends the whole job
+  // (MpiCommunicator).
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 

@@ -50,7 +50,7 @@ class WorkerGroup {
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
   // Weight of each worker's mean gradient in the global batch: the worker's share of the samples.
   // All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If
-  // losses are sums, the weight is 1.
+  // losses are sums, the weight of each worker with samples is 1.
   std::vector<float> weights() const;
   float weight() const;
   // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.

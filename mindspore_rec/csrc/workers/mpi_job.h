@@ -43,7 +43,8 @@ class MpiJob {
 
   // Starts MPI and creates the channels, once per process. The job lives as long as the process.
   // Throws std::invalid_argument unless most_bytes is a positive int. Throws WorkerError if the
-  // shim cannot be opened, or if MPI does not start or does not support calls from many threads.
+  // shim cannot be opened, or if MPI does not start or does not support calls from many threads. If
+  // MPI_Init takes longer than start_limit, ends the process with kHangCode.
   static MpiJob* Start(const MpiJobOptions& options);
   // Returns the job that was started, or null.
   static MpiJob* The();
@@ -79,8 +80,8 @@ class MpiJob {
   // End the job: print the reason, this worker's waits and this worker's stacks, and then end the
   // process. EndHung first lets all other workers print their waits and stacks. EndLeft is called
   // if this worker waits for worker `left`, which has announced its end. Before this worker ends,
-  // EndLeft waits until worker `left` has exited, so that the job gets the exit code of worker
-  // `left`.
+  // EndLeft waits at most 20 seconds until worker `left` has exited, so that the job gets the exit
+  // code of worker `left`.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

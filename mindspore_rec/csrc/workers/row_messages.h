@@ -36,8 +36,8 @@ enum class RowRequest : uint32_t {
 // The beginning of a reply. The text of an error or the result of the request follows.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
-// Reads values from a message. All read methods throw std::runtime_error if the message is too
-// short or contains values that no worker writes.
+// Reads values from a message. Every method that reads throws std::runtime_error if the message is
+// too short. TakeBool also throws if the value is neither true nor false.
 class MessageReader {
  public:
   // Requires: the message outlives this object.

@@ -57,7 +57,7 @@ class RowService {
   // nothing and return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
-  // Keep a request until its table exists.
+  // Keep a request until its table exists, at most 10 seconds.
   void Postpone(WorkerMessage request);
 
   Communicator& channel_;

@@ -83,7 +83,8 @@ class ShardedTable {
   // Sum the gradient of this worker's lookup `ticket` by key; ExchangeGradients then sends the
   // sums.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
+  // Return the sum of squares of the summed gradients of all workers' rows, after
+  // ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);

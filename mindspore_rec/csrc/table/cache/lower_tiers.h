@@ -60,9 +60,9 @@ class LowerTiers {
   // next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
-  // Continue the walk that checks every record, and read about `most` further records. Returns the
-  // number of records that were read, and true if the walk has ended (TierScrub::Look). If the
-  // tiers have never been opened, the walk ends at once.
+  // Continue the walk that checks every row, and read about `most` further rows. Returns the number
+  // of rows that were read, and true if the walk has ended (TierScrub::Look). If the tiers have
+  // never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
   // Erase the copies of rows that have left the table. The table calls this method before it reads,

@@ -2,11 +2,11 @@
 //
 // Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
-// then promotes the rows to host memory. The rows stay in host memory until the batch is released.
-// Copies of rows that have changed since the read are dropped (Fetches). To keep a slow disk busy,
-// two
-// threads are used: while one thread reads rows, the other thread makes keys unique or promotes
-// rows. The threads are started when the first batch is added.
+// then promotes the rows to host memory. The rows stay in host memory until the batch is released,
+// unless a step needs the memory for other rows. Copies of rows that have changed since the read
+// are dropped (Fetches). To keep a slow disk busy, two threads are used: while one thread reads
+// rows, the other thread makes keys unique or promotes rows. The threads are started when the first
+// batch is added.
 //
 // The caller must hold the table's mutex. If a method has a `lock` argument, the method releases
 // this lock while it waits.
@@ -38,8 +38,8 @@ class Prefetcher {
   // Add a batch and return its number. Throws std::invalid_argument if too many batches are not
   // released yet. Throws std::runtime_error if no thread can be started.
   int64_t Add(const IdView& ids);
-  // Wait until the rows of the batch are in host memory; return the time of the wait in seconds. If
-  // the prefetch failed, throws the exception of the prefetch and releases the batch. Throws
+  // Wait until the prefetch of the batch has ended; return the time of the wait in seconds. If the
+  // prefetch failed, throws the exception of the prefetch and releases the batch. Throws
   // TableClosed if the table is closed during the wait. Throws std::invalid_argument if no batch
   // has this number.
   double Wait(int64_t number, std::unique_lock<std::mutex>* lock);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierScrub: a slow walk that checks the records of all tiers, but not the queued writes. The walk
-// reads and checks each record once per round. The walk also reads records that training has not
-// read for a long time, and copies of rows that are also in host memory. If a tier moves, writes or
-// erases a row during the walk, the walk reads either the old state or the new state of the row.
-// The walk may miss a row that has just been read and written, but the walk never reports an
-// undamaged row as damaged.
+// TierScrub: a slow walk that checks the rows of all tiers, but not the queued writes. The walk
+// reads and checks each row in each tier once per round. The walk also reads rows that training has
+// not read for a long time, and copies of rows that are also in host memory. If a tier moves,
+// writes or erases a row during the walk, the walk reads either the old state or the new state of
+// the row. The walk may miss a row that has just been read and written, but the walk never reports
+// an undamaged row as damaged.
 //
 // TierScrub is a part of LowerTiers; the caller must hold the table's mutex.
 #pragma once
@@ -21,11 +21,11 @@ namespace msrec {
 
 class TierScrub {
  public:
-  // Read about `most` records and return their number. Set `ended` to true if the round has ended;
-  // the next call then begins a new round. Throws RowDamaged, with the tier's name and the key, if
-  // a record is damaged. After RowDamaged, the next call begins a new round. After any other error
-  // of a tier, the next call reads the same records again. Requires: Restart is called before the
-  // chain is destroyed.
+  // Read about `most` rows and return their number. Set `ended` to true if the round has ended; the
+  // next call then begins a new round. Throws RowDamaged, with the tier's name and the key, if a
+  // row is damaged. After RowDamaged, the next call begins a new round. After any other error of a
+  // tier, the next call reads the same rows again. Requires: Restart is called before the chain is
+  // destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
   // Make the next call of Look begin a round.
   void Restart() noexcept;

@@ -35,7 +35,8 @@ class Candidates {
   // In the methods below, `hash` is IndexHash(key).
 
   // Add `occurrences` to the count of a key without a row. If the key is now admitted, drops the
-  // key's counter and returns true. Sets `*before` to the key's count before this batch.
+  // key's counter and returns true. Sets `*before` to the key's count before this batch. If counts
+  // are frozen, counts nothing and returns false.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
   // Return the exact count of a key, or the estimate of the sketch.

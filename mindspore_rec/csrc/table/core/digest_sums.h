@@ -3,7 +3,8 @@
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
 // row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps a
 // separate sum for each time of last use. The digest is the total of the sums of rows that are not
-// due for eviction. For each row in host memory, the class stores which sum includes the row.
+// due for eviction. In this case, the class also stores for each row in host memory which sum
+// includes the row.
 #pragma once
 
 #include <cstddef>

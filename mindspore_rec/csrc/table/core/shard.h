@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: 1/16 of a table. A hash of the key chooses the shard. A shard is a sequential data
-// structure, and only one thread at a time works on it. Threads work on different shards in
-// parallel, so results never depend on the number of threads.
+// Shard: 1/16 of a table. A hash of the key chooses the shard; in a table with an identity index,
+// the key's low bits choose the shard. A shard is a sequential data structure, and only one thread
+// at a time works on it. Threads work on different shards in parallel, so results never depend on
+// the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +50,7 @@ struct ShardMemory {
 
 struct ExportedRows;
 
-// Rows as arrays, for export and import. Every array may be null. For a null array, Export writes
-// nothing, and Import uses default values.
+// Rows as arrays, for import. Every array may be null; Shard::Import then uses default values.
 struct RowArrays {
   int64_t* keys = nullptr;
   float* values = nullptr;
@@ -76,9 +76,9 @@ class Shard {
   // lookups, puts and erasures of these keys allocate no memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. If the
-  // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched.
-  // If the purpose is kPut, all keys get rows without admission. For any other purpose, the shard
-  // does not change.
+  // purpose is kTrain or kInsert, admitted keys get rows, and all rows are counted and touched. If
+  // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
+  // touched. For any other purpose, the shard does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
@@ -129,7 +129,8 @@ class Shard {
   // Set the event time of all rows without an event time to the current event time.
   void StampTime();
   // Return the live rows, in the order of their places. The result may include due rows, unless
-  // EvictAll was called first.
+  // these rows were evicted first. With an identity index, the result has a row for every key of
+  // the shard.
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
@@ -140,8 +141,9 @@ class Shard {
   // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
   // of a device cache have been written back.
   uint64_t Digest();
-  // Put an exported row. If a pointer in `one` is null, the default value is used: fresh state,
-  // count 1, or the current step and time.
+  // Put an exported row. If a pointer in `one` is null, the default is used: fresh state, count 1,
+  // or the current step and time. A null pointer to values keeps the row's values; a new row has
+  // its first values.
   void Import(int64_t key, const RowArrays& one);
   // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
   // change before the call of Adopt.

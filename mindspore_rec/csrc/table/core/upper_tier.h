@@ -72,14 +72,13 @@ class UpperTier {
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
   // place in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
   // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
-  // std::bad_alloc. If `rows` is not null, the rows that were promoted before the exception stay in
-  // host memory. Requires Reserve.
+  // std::bad_alloc. If `rows` is not null, the rows that were promoted before a std::bad_alloc stay
+  // in host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each index i in `of`, promote keys[i] with block i of `rows`, and hold the row for
   // prefetched batch `number`. Adds the number of promoted rows to *promoted; a key with a row in
-  // host memory is skipped. Throws std::bad_alloc. Rows that were promoted before the exception
-  // stay in host memory.
+  // host memory is skipped. Rows that were promoted before a std::bad_alloc stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -121,8 +120,8 @@ class UpperTier {
   // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. The rows of these keys
-  // were removed or have their first values again.
+  // Record `keys` in lower tiers and all keys of a vocabulary in the change log. The rows of these
+  // keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of

@@ -14,8 +14,8 @@
 // a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
 // from the cache.
 //
-// Code that runs in parallel over shards may call only Find, Fresh and methods with a shard number,
-// and may pass only keys of its own shard.
+// Code that runs in parallel over shards may call only Find, Value, State, MarkDirty, WriteBack and
+// methods with a shard number, and may pass only keys and slots of its own shard.
 #pragma once
 
 #include <cstdint>
