@@ -56,6 +56,8 @@ def test_a_directory_is_made_with_its_parents(tmp_path):
     _native.make_directories(tmp_path / "a" / "b")
     _native.make_directories(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+    _native.make_directories(bytes(tmp_path / "c"))
+    assert (tmp_path / "c").is_dir()
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "a"):
         with pytest.raises(FileExistsError) as raised:

@@ -24,7 +24,7 @@ IdView IdVector(const py::array& array, const std::string& argument) {
 }
 
 std::string PathOf(const py::object& path) {
-  return py::str(py::module_::import("os").attr("fspath")(path));
+  return py::bytes(py::module_::import("os").attr("fsencode")(path));
 }
 
 std::vector<py::ssize_t> WithWidth(const py::array& ids, int32_t width) {

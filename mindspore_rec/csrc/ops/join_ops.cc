@@ -16,7 +16,10 @@ constexpr int64_t kRowsOfTask = 256;
 // Arguments 1, 2, ... are matrices [..., width] with the same number of rows; argument 0 has one
 // element per matrix.
 struct Matrices {
-  explicit Matrices(const Args& args) : count(static_cast<int>(args.Size(0))) {
+  explicit Matrices(const Args& args) {
+    args.RequireAtLeast(2);
+    args.DataAtLeast<int64_t>(0, "the count", 1);
+    count = static_cast<int>(args.Size(0));
     args.RequireAtLeast(count + 2);
     for (int i = 0; i < count; ++i) {
       const int at = args.ndims[1 + i] - 1;
@@ -48,7 +51,7 @@ struct Matrices {
     });
   }
 
-  int count;
+  int count = 0;
   int64_t rows = 0;
   int64_t width = 0;  // of the joined matrix
   std::vector<int64_t> begins;
@@ -98,8 +101,12 @@ MSREC_OP(MsrJoinColumnsGradient) {
   args.RequireCount(inputs + matrices.count);
   const float* gradient = args.Data<float>(matrices.count + 1, "the gradient of the joined matrix",
                                            static_cast<size_t>(matrices.rows * matrices.width));
+  std::vector<float*> gradients;
+  for (int i = 0; i < matrices.count; ++i) {
+    gradients.push_back(args.Data<float>(inputs + i, "the gradient of a matrix", args.Size(1 + i)));
+  }
   matrices.ForRows([&](size_t i, int64_t row, int64_t at) {
-    float* of_matrix = static_cast<float*>(args.params[inputs + static_cast<int>(i)]);
-    std::copy_n(gradient + at, matrices.widths[i], of_matrix + row * matrices.widths[i]);
+    const int64_t width = matrices.widths[i];
+    std::copy_n(gradient + at, width, gradients[i] + row * width);
   });
 }

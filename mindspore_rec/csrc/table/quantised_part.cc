@@ -2,6 +2,8 @@
 #include "table/quantised_part.h"
 
 #include <algorithm>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "readers/quantised_rows.h"
@@ -27,13 +29,20 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
 // part, even if many keys already have a row. Dividing the keys into parts limits the reserved
 // memory.
 template <typename Fn>
-void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
+void InParts(const TableCore& core, const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {
     const IdView part = PartOf(keys, first, kImportRows);
     RowArrays of;
     of.last_steps = ages.last_steps != nullptr ? ages.last_steps + first : nullptr;
     of.last_times = ages.last_times != nullptr ? ages.last_times + first : nullptr;
-    fn(part, first, of);
+    try {
+      fn(part, first, of);
+    } catch (const std::bad_alloc&) {
+      if (first == 0) throw;
+      throw OutOfMemory(core.Where("out of memory; the first " + std::to_string(first) + " of " +
+                                   std::to_string(keys.size) +
+                                   " rows are set, and the other rows are as they were"));
+    }
   }
 }
 
@@ -87,14 +96,14 @@ void QuantisedPart::LookUp(const IdView& ids, const IdFilter& filter, const BagV
 void QuantisedPart::Put(const IdView& keys, const float* values, const RowArrays& ages) {
   if (values == nullptr) Refuse("importing rows without values");
   const auto dim = static_cast<size_t>(core_.config.dim);
-  InParts(keys, ages, [&](const IdView& part, size_t first, const RowArrays& of) {
+  InParts(core_, keys, ages, [&](const IdView& part, size_t first, const RowArrays& of) {
     core_.quantised->Upsert(part, values + first * dim, of.last_steps, of.last_times);
   });
 }
 
 void QuantisedPart::PutCodes(const IdView& keys, const uint8_t* rows, size_t width,
                              const RowArrays& ages) {
-  InParts(keys, ages, [&](const IdView& part, size_t first, const RowArrays& of) {
+  InParts(core_, keys, ages, [&](const IdView& part, size_t first, const RowArrays& of) {
     core_.quantised->UpsertCodes(part, rows + first * width, of.last_steps, of.last_times);
   });
 }

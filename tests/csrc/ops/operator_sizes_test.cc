@@ -41,7 +41,8 @@
   X(MsrDenseStep) X(MsrDenseGradNorm) X(MsrDenseForward)               \
   X(MsrDensePredict) X(MsrDenseBackward) X(MsrExchangeGradients)       \
   X(MsrAverageGradients) X(MsrCompareParameters)                       \
-  X(MsrMemberRows) X(MsrMemberRowsGradient)
+  X(MsrMemberRows) X(MsrMemberRowsGradient)                            \
+  X(MsrJoinColumns) X(MsrJoinColumnsGradient)
 // clang-format on
 
 #define DECLARE(name) extern "C" int name(int, void**, int*, int64_t**, const char**, void*, void*);
@@ -400,6 +401,15 @@ TEST_F(OperatorSizesTest, RowsOfMembers) {
   ExpectChecks("MsrMemberRows", {rows, factors, Out("float32", {8, 3})});
   ExpectChecks("MsrMemberRowsGradient",
                {rows, factors, repeated, Out("float32", {2, 3}), Out("float32", {4, 3})});
+}
+
+TEST_F(OperatorSizesTest, JoinedColumns) {
+  const Argument count = In<int64_t>({0, 0});
+  const Argument wide = In(std::vector<float>(6), {3, 2}), narrow = In<float>({1, 2, 3}, {3, 1});
+  const Argument joined = In(std::vector<float>(9), {3, 3});
+  ExpectChecks("MsrJoinColumns", {count, wide, narrow, Out("float32", {3, 3})});
+  ExpectChecks("MsrJoinColumnsGradient",
+               {count, wide, narrow, joined, Out("float32", {3, 2}), Out("float32", {3, 1})});
 }
 
 TEST_F(OperatorSizesTest, DenseSteps) {

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -678,6 +679,33 @@ TEST(FaultsOfEachAllocation, AreOverInTime) {
     each |= dense == static_cast<ptrdiff_t>(EachAllocation::kDense);
   }
   EXPECT_TRUE(each);
+}
+
+// Rows are quantised in parts of 2^18 keys. If memory runs out, the message says which rows are
+// set.
+TEST(FaultsOfQuantisedRows, AreSaidByTheMessage) {
+  constexpr size_t kPart = size_t{1} << 18, kKeys = 2 * kPart;
+  const std::vector<int64_t> keys = Range(0, kKeys);
+  const std::vector<float> values(2 * kKeys, 1.0f);
+  std::map<size_t, std::string> messages;  // by the number of rows that are set
+  for (size_t bytes = size_t{1} << 20; messages.count(kKeys) == 0; bytes += bytes / 16) {
+    Table table(NormalConfig("quantised", 2));
+    table.quantised().Quantise(8);
+    std::string message;
+    try {
+      const AllocationFaults faults = AllocationFaults::Bytes(bytes);
+      table.Put(View(keys), values.data(), kKeys);
+    } catch (const OutOfMemory& error) {
+      message = error.what();
+    }
+    messages[table.Size()] = message;
+  }
+  const std::string begin = "table 'quantised': out of memory; the ";
+  EXPECT_EQ(messages, (std::map<size_t, std::string>{
+                          {0, begin + "table is as it was"},
+                          {kPart, begin + "first 262144 of 524288 rows are set, and the other rows "
+                                          "are as they were"},
+                          {kKeys, ""}}));
 }
 
 }  // namespace
