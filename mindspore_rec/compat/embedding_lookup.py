@@ -67,7 +67,8 @@ class EmbeddingLookup(VocabularyLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: an id is outside the vocabulary.
+        RuntimeError: an id is outside the vocabulary and `out_of_range` is 'error'; the ids' dtype
+            is not supported; or the network trains without an optimizer for the table.
 
     Example:
         >>> import mindspore as ms

@@ -54,7 +54,9 @@ class KeyLog:
 
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is broken or lacks
-            a column.
+            a column, or a value cannot be a key or a time.
+        TypeError: when the log is read, a column is of a type that cannot be keys or times.
+        OSError: a file cannot be read.
 
     Example:
         >>> import tempfile

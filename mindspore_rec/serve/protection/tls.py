@@ -36,8 +36,8 @@ class Tls:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: other users may read the key, the key does not match the certificate, or
-            `client_ca` has no certificate.
+        ValueError: other users may read the key, the key has a passphrase or does not match the
+            certificate, or `client_ca` has no certificate.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
