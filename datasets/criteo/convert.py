@@ -70,6 +70,7 @@ def convert(
             of range; or ``output`` has an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
+        RuntimeError: a process was killed.
     """
     places = [path] if isinstance(path, str | os.PathLike) else list(path)
     files = find_files([Path(each) for each in places])
@@ -92,7 +93,7 @@ def convert(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return the exit code, 130 after Ctrl-C."""
+    """Run the command and return the exit code: 0, 1 after an error, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.criteo.convert",
         description=__doc__,
