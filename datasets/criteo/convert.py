@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
-The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the day files
-of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All files
-of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet files
-are read on all cores, and each gzip file is read on one core.
+The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the earlier
+day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All
+files of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet
+files are read on all cores, and each gzip file is read on one core.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes as an uninterrupted conversion.

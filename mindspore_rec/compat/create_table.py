@@ -78,8 +78,8 @@ def create_table(
             per float of the value, and at least 64 MiB. 0: no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
-        optimizer: must be None, because the optimizer receives the tables, not the table an
-            optimizer. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
+        optimizer: must be None, because a table is passed to an optimizer, and not an optimizer to
+            a table. See `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
             set the thresholds of the table's admission and eviction. The table applies admission

@@ -63,8 +63,7 @@ class Predictor:
             this argument or the network's `set_inputs` sets the inputs, one graph for all batch
             sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
             makes the network without `set_inputs`, the default is the `builder_inputs` of
-            `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
-            `builder_inputs`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
+            `RecCheckpoint`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
             inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.

@@ -18,10 +18,11 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class Tls:
-    """Certificate and key of a server, for TLS 1.2 or later (with `client_ca`, only for TLS 1.3).
+    """Certificate and key of a server, for TLS 1.2 or later.
 
-    With `client_ca`, sessions are not resumed: each connection must present a certificate that a
-    current authority signed.
+    With `client_ca`, each connection must present a certificate that a current authority signed.
+    The context then accepts only TLS 1.3, and its sessions are not resumed. gRPC also accepts TLS
+    1.2 in this case, and resumes a session only as long as the files do not change.
 
     Args:
         certificate: PEM file that contains the certificate, followed by the intermediate
