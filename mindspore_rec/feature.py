@@ -3,9 +3,9 @@
 
 `FeaturePipeline` converts raw columns to keys and numbers; `FeatureSpec` objects and transforms
 such as `Category` and `QuantileScale` describe the conversion. `category_keys` hashes the values of
-a column. With specs, `create_table`, `sparse_lookup` and `get_insert_func` work like the functions
-of the same names in Rec SDK. `convert` replaces a network's ordinary embeddings by tables, and
-`revert` puts the embeddings back.
+a column. With specs, `create_table`, `sparse_lookup` and `get_insert_func` work like
+`create_table`, `sparse_lookup` and `get_asc_insert_func` in Rec SDK. `convert` replaces a network's
+ordinary embeddings by tables, and `revert` puts the embeddings back.
 """
 
 from typing import TYPE_CHECKING

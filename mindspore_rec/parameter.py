@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as parameters of a network, and the tables' rules of admission and eviction.
 
-`HashTable` is a table whose keys are any int64, and `MapParameter` is a `HashTable` with
+`HashTable` is a table whose keys are any int64 or int32, and `MapParameter` is a `HashTable` with
 MindSpore's arguments. `StaticParameter` is a table of a fixed vocabulary. `TableParameter` is the
 base class of all tables. Admission (`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`)
 and `Eviction` are settings of a hash table.

@@ -30,7 +30,7 @@ from mindspore_rec import category_keys
 __all__ = ["RARE", "CensusData", "Split", "load", "read_table"]
 
 RARE = "<rare>"
-"""The text whose key stands for every amount seen too seldom in training."""
+"""The text whose key is the key of all amounts that occur too rarely in the training rows."""
 
 _INCOME_TEXTS = {"50000+.": 1.0, "- 50000.": 0.0}
 _NEVER_MARRIED = "Never married"
@@ -155,8 +155,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is missing, does not have 42 columns, or has a quantity that is not a
-            number.
+        ValueError: the file is missing or has no rows, does not have 42 columns, or has a quantity
+            that is not a number or an unknown value in the income column.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} is not there: see python -m datasets.census_income.download")

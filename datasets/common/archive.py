@@ -19,7 +19,7 @@ def archive_parser(module: str, description: str | None, url: str) -> argparse.A
 
     Args:
         module: the command's module, in the form that ``python -m`` accepts.
-        description: what ``--help`` says.
+        description: text of ``--help``.
         url: default address of the archive.
     """
     parser = argparse.ArgumentParser(
@@ -42,7 +42,7 @@ def fetch_archive(
     """Download an archive, print its digest, unpack it, and return the exit code.
 
     Args:
-        options: of `archive_parser`.
+        options: options of a parser from `archive_parser`.
         name: file name of the archive in the directory.
         extract: function that unpacks an archive into a directory and returns the files; None
             leaves the archive packed.

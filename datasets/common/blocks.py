@@ -73,8 +73,8 @@ def rebatch(blocks: Iterable[Batch], batch_size: int) -> Iterator[Batch]:
         batch_size: Rows per batch, at least 1.
 
     Yields:
-        Batches of ``batch_size`` rows. A batch's arrays may be views of a block's rows, but two
-        batches never share a row.
+        Batches of ``batch_size`` rows; the last batch may have fewer rows. A batch's arrays may be
+        views of a block's rows, but two batches never share a row.
 
     Raises:
         ValueError: ``batch_size`` is below 1.

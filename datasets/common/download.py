@@ -31,8 +31,8 @@ def fetch(
 
     Args:
         url: An ``http`` or ``https`` address.
-        destination: File to make; its directory must exist. An existing file is kept if its digest
-            is ``sha256``.
+        destination: File to make; its directory must exist. An existing file is never downloaded
+            again; its digest is checked.
         sha256: Expected digest in hexadecimal; None skips the check.
         attempts: Maximum number of attempts if the connection breaks, at least 1 (default 5).
 
@@ -40,8 +40,8 @@ def fetch(
         The path of the file.
 
     Raises:
-        ValueError: an argument is out of range, or the digest differs. A download with a wrong
-            digest is removed.
+        ValueError: an argument is out of range, or the digest differs. A new download with a wrong
+            digest is removed, and an existing file with a wrong digest stays.
         OSError: the server refused, or the connection broke ``attempts`` times.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):

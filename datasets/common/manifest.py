@@ -37,8 +37,8 @@ class DataFile:
     """One file of a packed data set.
 
     Args:
-        name: in the directory.
-        bytes: its size.
+        name: name in the directory.
+        bytes: size in bytes.
         sha256: digest in hexadecimal.
         rows: number of rows in the file. An auxiliary file, such as MindRecord's index, has 0 rows.
     """
@@ -139,9 +139,9 @@ def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFi
     """Return the size and digest of every file of ``directory``, by name; reads all files.
 
     Args:
-        directory: where they are.
+        directory: directory of the files.
         data: name of the data file in the directory.
-        rows: its rows.
+        rows: number of rows in the data file.
     """
     return tuple(
         DataFile(path.name, path.stat().st_size, sha256_of(path), rows if path.name == data else 0)

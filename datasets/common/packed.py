@@ -36,7 +36,7 @@ def write_packed(
 
     Args:
         blocks: Batches with the same columns, of any sizes; only one block is in memory at a time.
-        output: Directory to make. Its parent must exist.
+        output: Directory to make, with its parents.
         format: ``mindrecord`` (default) or ``parquet``.
         block_rows: Rows per record or row group, at least 1 (default 4096).
         fields: Names of the values of each column, by the column's name, for the manifest.
@@ -82,7 +82,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
     """Yield a new directory; if the `with` block ends without an error, rename it into place.
 
     Args:
-        output: Final path of the directory. Its parent must exist.
+        output: Final path of the directory. Missing parents are made.
         overwrite: Replace an existing directory (default False).
 
     Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
@@ -120,7 +120,7 @@ def replace_directory(beside: Path, place: Path) -> None:
     Args:
         beside: the complete directory. The directory must be on the same file system as the final
             path.
-        place: where it goes.
+        place: final path of the directory.
     """
     for path in (*beside.iterdir(), beside):
         handle = os.open(path, os.O_RDONLY)

@@ -75,7 +75,7 @@ class Conversion:
     """Description of a conversion's output.
 
     Args:
-        output: directory to make; its parent must exist.
+        output: directory to make, with its parents.
         format: ``mindrecord`` or ``parquet``.
         block_rows: rows per record or row group.
         fields: names of the values of each column, by the column's name.
@@ -129,6 +129,8 @@ def convert_parts(
         ValueError: the interrupted conversion had a different plan, another process is converting
             to this output, or the sources have no rows.
         FileExistsError: the output exists, and ``overwrite`` is False.
+        RuntimeError: a process was killed.
+        Exception: the exception of the first source that failed.
     """
     output = Path(os.path.abspath(conversion.output))
     if output.exists() and not overwrite:

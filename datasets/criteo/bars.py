@@ -179,11 +179,13 @@ def convert(
         workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 
     Returns:
-        ``rows``.
+        A dict with the number of ``rows``.
 
     Raises:
-        ValueError, OSError: as `blocks`.
+        ValueError, OSError: as `blocks`; also ValueError if the file has no rows, or ``output`` has
+            an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
+        RuntimeError: a process was killed.
     """
     _check(version, counts_as_categories)
     if part_bytes < 1:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
-The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the day files
-of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All files
-of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet files
-are read on all cores, and each gzip file is read on one core.
+The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the earlier
+day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All
+files of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet
+files are read on all cores, and each gzip file is read on one core.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes as an uninterrupted conversion.
@@ -70,6 +70,7 @@ def convert(
             of range; or ``output`` has an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
+        RuntimeError: a process was killed.
     """
     places = [path] if isinstance(path, str | os.PathLike) else list(path)
     files = find_files([Path(each) for each in places])
@@ -92,7 +93,7 @@ def convert(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return the exit code, 130 after Ctrl-C."""
+    """Run the command and return the exit code: 0, 1 after an error, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.criteo.convert",
         description=__doc__,

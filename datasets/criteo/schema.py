@@ -27,7 +27,7 @@ PARQUET_FIELDS = (
     *(f"integer_feature_{i}" for i in range(1, 14)),
     *(f"categorical_feature_{i}" for i in range(1, 27)),
 )
-"""What the same columns are called in the Parquet files of the terabyte set."""
+"""Names of the same columns in the Parquet files of the terabyte set."""
 
 
 def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:

@@ -115,7 +115,7 @@ def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
 
     Args:
         files: as for `sources_of`.
-        sources: what that gave.
+        sources: result of `sources_of`.
     """
     numbers = {path: k for k, path in enumerate(files)}
     of_file = [numbers[each.path] for each in sources]

@@ -40,8 +40,8 @@ class RemoteFile(NamedTuple):
     """A file of the set.
 
     Args:
-        path: in the repository.
-        bytes: its size.
+        path: path in the repository.
+        bytes: size in bytes.
         sha256: the file's digest in hexadecimal; None if the list does not have it.
     """
 

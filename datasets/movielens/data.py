@@ -22,14 +22,14 @@ from mindspore_rec import category_keys
 __all__ = ["FIELDS", "GENRES", "SPLITS", "MovieLensData", "Split", "load", "read_ratings"]
 
 FIELDS = ("user", "movie", "year", "genres")
-"""The categorical features: `year` of the movie's release, `genres` all of its genres as one."""
+"""Categorical features; `year` is the movie's release, and `genres` is one text of all genres."""
 
 GENRES = (
     "Action", "Adventure", "Animation", "Children", "Comedy", "Crime", "Documentary", "Drama",
     "Fantasy", "Film-Noir", "Horror", "IMAX", "Musical", "Mystery", "Romance", "Sci-Fi",
     "Thriller", "War", "Western",
 )  # fmt: skip
-"""The numbers: 1 where the movie is of the genre, 0 where not."""
+"""Numeric features: 1 if the movie is of the genre, 0 if not."""
 
 SPLITS = ("random", "time")
 POSITIVE = 4.0

@@ -113,8 +113,8 @@ class PlantedConfig:
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
-    Only fields with a few to a few thousand values interact, so that a million rows are enough to
-    learn the interactions. Fields with more values have weaker main effects, and many of their
+    Only fields with 10 to 1,500 values interact, so that a million rows are enough to learn the
+    interactions. Fields with more than 20,000 values have weaker main effects, and many of their
     values occur once or never.
 
     Args:

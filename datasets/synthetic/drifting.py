@@ -83,8 +83,7 @@ class DriftingModel:
     A field has `alive` places, and a place contains one value at a time. A place has a fixed
     probability; a row draws a place and has the value of this place. Each place receives a new
     value every `life` rows; different places change at different rows. The click probability is
-    ``sigmoid(b + s
-    * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
         config: configuration of the stream.
@@ -112,7 +111,7 @@ class DriftingModel:
         """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range.
 
         Raises:
-            ValueError: ``start`` is below 0.
+            ValueError: ``start`` is below 0 or above ``stop``.
         """
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")

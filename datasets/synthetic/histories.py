@@ -4,8 +4,8 @@
 A row has a user, an item, a number, and a history of 0 to 20 items with times. The label's log odds
 are a constant of the item, plus a term of the history:
 
-* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. In half of the rows,
-  the item is drawn from the history.
+* `seen`: the term is 1.5 if the item is in the history, and -1.5 if it is not. In half of the rows
+  with events, the item is drawn from the history.
 * `interest`: the term is 0.9 n - 1.5; n is the number of events of the item's kind, but at most 4.
   The rows have no column of kinds, so a network must learn the kinds from the events. The events of
   a history are of at most three kinds.
@@ -50,7 +50,7 @@ def draw(task: str, rows: int, seed: int) -> Planted:
     """Draw rows of a task.
 
     Args:
-        task: of `TASKS`.
+        task: a name in `TASKS`.
         rows: number of rows.
         seed: seed of the rows. The constants of the items are the same for all seeds.
     """

@@ -63,7 +63,11 @@ class PlantedModel:
         self._calibrate()
 
     def rows(self, start: int, stop: int) -> RawRows:
-        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range."""
+        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range.
+
+        Raises:
+            ValueError: ``start`` is below 0 or above ``stop``.
+        """
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
         ranks, counts = self._features("row", start, stop)

@@ -19,8 +19,8 @@ def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
 
     Args:
         directory: directory for the files.
-        rows: ratings.
-        movies: distinct movies.
+        rows: number of ratings. Default: 2500.
+        movies: number of distinct movies. Default: 60.
     """
     import pandas as pd
 

@@ -49,7 +49,7 @@ class Place:
     Attributes:
         checkpoints: directory of checkpoints, or None.
         events: directory of events for TensorBoard, or None.
-        resume: True continues from the newest checkpoint.
+        resume: True continues from the newest checkpoint. Default: False.
     """
 
     checkpoints: Path | None = None
@@ -80,7 +80,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     """Return an untrained model.
 
     Raises:
-        TypeError, ValueError: the network has no such setting, or cannot learn from the columns.
+        ValueError: the network has no such setting, or cannot learn from the columns.
     """
     recipe = {"model": settings.model.name, "settings": dict(settings.model.settings)}
     try:
@@ -120,6 +120,10 @@ def fit(
         max_steps: largest number of steps. Default: no limit.
         progress: True shows progress. Default: True.
         further: further callbacks. Default: none.
+
+    Raises:
+        ValueError: the schedule is 'plateau' and there are no validation rows; or the model does
+            not measure the metric of the early stop; or as for `new_model`.
     """
     train = settings.train
     prepare_process(train.seed)

@@ -86,17 +86,24 @@ def check_not_read(output: Path, *sources: Any) -> None:
 
     Args:
         output: path of the file.
-        sources: paths or globs of files, or tuples of them; other sources are ignored.
+        sources: paths or globs of files or folders, or tuples of them; other sources are ignored.
 
     Raises:
-        ValueError: the file is one of the sources.
+        ValueError: the file is one of the sources, or in a folder that is a source.
     """
     for source in sources:
         paths = source if isinstance(source, tuple) else (source,)
         for path in paths:
             files = glob.glob(path, recursive=True) if isinstance(path, str) else []
-            if output.exists() and any(os.path.samefile(output, file) for file in files):
+            if output.exists() and any(_is_or_contains(file, output) for file in files):
                 raise ValueError(f"-o {output} is a file that is read: name another file")
+
+
+def _is_or_contains(source: str, file: Path) -> bool:
+    """Return True if a source is a file, or a folder that contains the file."""
+    if os.path.isdir(source):
+        return file.resolve().is_relative_to(Path(source).resolve())
+    return os.path.samefile(file, source)
 
 
 def score_names(tasks: Sequence[str], is_probability: Sequence[bool]) -> list[str]:

@@ -75,7 +75,7 @@ class SplitSettings:
     Args:
         by: 'time', by the column of kind time: the last rows are test rows; or 'random', by a hash
             of the row's place. Default: 'time' if there is a column of kind time, else 'random'.
-        train: share of the source's rows for training, in (0, 1). Default: the share that `valid`
+        train: share of the source's rows for training, in (0, 1]. Default: the share that `valid`
             and `test` leave.
         valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
         test: share of the source's rows for tests, in [0, 1), or other files. Default: the share
@@ -243,7 +243,7 @@ class Settings:
         source: path, glob, folder, URL or list of paths; or a topic. Relative paths begin in the
             folder of the YAML file.
         columns: each column of the source that is read, with its kind or its settings.
-        embedding_dim: length of an embedding vector, at least 1. Default: 16.
+        embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: form of the text, if the source is CSV.
         bad_rows: treatment of rows that cannot be read.
         sample: thinning of the training rows. Default: none.

@@ -53,7 +53,8 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
 
     Args:
         trial: the trial.
-        settings: settings of the YAML file; these values are among the values that are tried.
+        settings: settings of the YAML file. For a setting with a list of choices, the value of the
+            YAML file is one of the choices.
         defaults: default values of the network's settings. Only settings that the network has are
             tried.
     """
@@ -93,7 +94,7 @@ def _with(choices: Sequence[Any], own: Any) -> list[Any]:
 
 
 def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the YAML file, as Optuna's parameters of a first trial.
+    """Return the values of the YAML file, as parameters of a first trial, within Optuna's ranges.
 
     Args:
         settings: settings of the YAML file.

@@ -29,7 +29,7 @@ def cache_of_sizes(
         dim: number of floats in a row's value.
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
-        host: the argument `host_vocabulary_size`, in rows; 0 for no limit.
+        host: the argument `host_vocabulary_size`, in rows; at least 1 with an SSD tier, 0 without.
         ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
             SSD tier is at least 64 MiB. The limit leaves room for `ssd` rows with the largest
             optimizer state, and for garbage.

@@ -25,8 +25,8 @@ class Change:
         aliases: further paths of the cell in the network.
         old_kind: class of the embedding before the conversion.
         new_kind: class of the embedding after the conversion.
-        table: its table's name.
-        rows: of its vocabulary.
+        table: name of the embedding's table.
+        rows: number of ids in the embedding's vocabulary.
         dim: number of floats in a row.
         bytes: bytes of the rows; 0 if an earlier embedding shares the table.
     """

@@ -41,14 +41,15 @@ class EmbeddingLookup(VocabularyLookup):
         manual_shapes: only None.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
             this limit. Default: no limit.
-        sparse: must be True for 'CPU' and False for 'DEVICE'.
+        sparse: must be True for a table in host memory, and False for a table on the device.
         dtype: only float32.
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names
             the id; 'zeros' returns zeros without an error, as MindSpore does. Only for 'CPU'.
-        name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
+        name: the table's name; if two open tables have the same name, only the newer table can be
+            used. Only for 'CPU'. Default: `embedding_table_<n>`.
         padding_key: id for which the lookup returns zeros; this id is never trained. Only for
             'CPU'.
-        seed: seed of the initial values. Only for 'CPU'.
+        seed: seed of the initial values. Only for 'CPU'. Default: 0.
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
         vocab_cache_size: rows in the device cache; with a device cache, the table is in host
@@ -67,7 +68,8 @@ class EmbeddingLookup(VocabularyLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: an id is outside the vocabulary.
+        RuntimeError: an id is outside the vocabulary and `out_of_range` is 'error'; the ids' dtype
+            is not supported; or the network trains without an optimizer for the table.
 
     Example:
         >>> import mindspore as ms

@@ -33,10 +33,13 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
         The function. The function raises ValueError or TypeError, with the feature's name, if a
         column is missing, values are neither integers nor strings, features differ in length, or
         times are not seconds since 1970. If a Dataset calls the function, the Dataset raises a
-            RuntimeError with the function's message.
+        RuntimeError with the function's message.
 
     Raises:
-        TypeError, ValueError: as `check_specs`.
+        TypeError: `specs` is not a FeatureSpec, an iterable of FeatureSpec objects or a
+            FeaturePipeline; or another argument is set.
+        ValueError: there is no feature; or the features contradict each other, as for
+            `FeaturePipeline`.
 
     The function corresponds to `mx_rec.core.asc.helper.get_asc_insert_func` in Rec SDK.
 

@@ -32,12 +32,13 @@ __all__ = ["HashEmbeddingLookup"]
 
 
 class HashEmbeddingLookup(TableLookup):
-    """Embedding lookup in a hash table: any id is legal and gets a row at its first occurrence.
+    """Embedding lookup in a hash table: any id is legal, and the table grows with the ids.
 
-    In training (after `set_train()` on the network), an unknown id gets a row. In evaluation, the
-    table does not change. For an unknown or not admitted id, the lookup returns zeros, or
-    `param_init` if `param_init` is a number. If one network has several lookups of one table, the
-    optimizer makes one step with the sum of the lookups' gradients.
+    In training (after `set_train()` on the network), an unknown id gets a row at its admission; by
+    default, this is the id's first occurrence. In evaluation, the table does not change. For an id
+    without a row, the lookup returns `unknown_value`; by default, this value is `param_init` if
+    `param_init` is a number, and zeros if it is a distribution. If one network has several lookups
+    of one table, the optimizer makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
@@ -48,7 +49,8 @@ class HashEmbeddingLookup(TableLookup):
         sparse: must be True, because the gradient of a table always has one row per key.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
             this limit. Default: no limit.
-        permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
+        permit_filter_value: number of occurrences in training at which an id gets a row. Default:
+            1.
         evict_filter_value: a row is evicted if its id has not occurred for this many training
             steps. Default: never.
         vocab_cache_size: must be 0; for rows on the device, set `device_rows` of `cache`.

@@ -61,10 +61,10 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         value_tensor: values of the initial keys, of the value dtype, `[n, *value_shape]`.
         default_value: initial value of a new key: a number, 'normal', 'truncated_normal',
             'uniform', 'xavier_uniform' (fan-in and fan-out are the size of a row), 'zeros', 'ones',
-            or an Initializer of one of these kinds.
-        permit_filter_value: number of occurrences in training after which a key gets a row. Before
-            the key has a row, a lookup of the key returns `unknown_value`, and the key is not
-            trained. Default: 1.
+            or an Initializer of one of these kinds. Default: 'normal'.
+        permit_filter_value: number of occurrences in training at which a key gets a row. Before the
+            key has a row, a lookup of the key returns `unknown_value`, and the key is not trained.
+            Default: 1.
         evict_filter_value: a row is evicted if its key has not occurred for this many training
             steps. Default: never.
         seed: seed of the initial values. Default: 0.

@@ -50,7 +50,7 @@ def propose_admission(
     least_keys: int = 100_000,
     thresholds: Sequence[int] = _THRESHOLDS,
 ) -> AdmissionProposal | None:
-    """Return the greatest threshold that saves 30 % of the memory for at most 1 % of the hits.
+    """Return the greatest threshold that saves at least 30 % of memory for at most 1 % of the hits.
 
     Memory grows with the number of different keys. The batches must be successive rows of the data.
     A sample of the data does not suffice, because frequent keys look rare in a sample.
@@ -60,9 +60,10 @@ def propose_admission(
         row_bytes: bytes of a row, as computed by `row_bytes()`.
         least_keys: if the column has fewer different keys than this, the table is small, and
             nothing is proposed. Default: 100,000.
-        thresholds: the thresholds to try.
+        thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
 
-    Returns: The proposal; None if no threshold saves enough memory.
+    Returns: The proposal; None if the table is small, there are no hits, or no threshold saves
+        enough memory for so few hits.
 
     Example:
         >>> rare = np.arange(1000).reshape(10, 100)

@@ -17,7 +17,8 @@ __all__ = ["ORDERS", "CapacityRun"]
 ORDERS = ("lru", "lfu")
 
 _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
-# A rank combines frequency and position in one int64. LFU treats counts of 2^22 and more as equal.
+# A rank combines frequency and position in one int64. LFU treats all counts from 2^22 - 1 on as
+# equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -28,8 +29,8 @@ class CapacityRun:
 
     After each batch, the rows beyond the capacity are evicted, and their counts are reset. Order
     'lru' evicts the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts
-    the rows with the fewest occurrences since their creation. On a tie, the least recently used row
-    is evicted first.
+    the rows with the smallest counts; a count includes the occurrences before the admission. On a
+    tie, the least recently used row is evicted first.
 
     Args:
         capacity: maximum number of rows that remain after a batch, at least 1.

@@ -26,7 +26,7 @@ class DistinctBatch:
         counts: int64 `[n]`, the number of occurrences of each key.
         positions: int64 `[n]`, the place of each key's last occurrence among all lookups of the
             log.
-        lookups: of the batch.
+        lookups: number of lookups in the batch.
         keys_so_far: number of distinct keys in the log up to the end of the batch; all codes are
             below this number.
     """
@@ -59,7 +59,11 @@ class KeyIndex:
         self.size = 0
 
     def codes(self, keys: np.ndarray) -> np.ndarray:
-        """Return the index of each key, int32; new keys get the next indexes."""
+        """Return the number of each key, int32; new keys get the next numbers.
+
+        Raises:
+            ValueError: the log has too many distinct keys, 2^31 - 1 or more.
+        """
         codes = self._find(keys)
         unknown = codes < 0
         if unknown.any():

@@ -41,7 +41,7 @@ class KeyLog:
     Args:
         paths: the files, in the order of training.
         keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV and
-            TSV files without a header.
+            TSV files.
         time: name or index of the column with the event times. The times are seconds since 1970,
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: the format that the files' suffixes
@@ -54,7 +54,9 @@ class KeyLog:
 
     Raises:
         ValueError: an argument is out of range; or, when the log is read, a file is broken or lacks
-            a column.
+            a column, or a value cannot be a key or a time.
+        TypeError: when the log is read, a column is of a type that cannot be keys or times.
+        OSError: a file cannot be read.
 
     Example:
         >>> import tempfile

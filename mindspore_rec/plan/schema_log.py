@@ -19,10 +19,11 @@ __all__ = ["SchemaLog"]
 
 
 class SchemaLog(KeyLog):
-    """Log of the keys of one table of a schema; it can be read any number of times.
+    """Log of the keys of one table of a schema; the log can be read any number of times.
 
     As in training, the keys are the numbers in the schema's array `ids`, without padding, and the
-    values of histories.
+    values of histories. Unlike for `KeyLog`, the size of the log and its progress are counted in
+    rows, not in bytes.
 
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of

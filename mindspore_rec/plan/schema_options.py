@@ -60,7 +60,7 @@ def rows_of_schema(path: Path, logs: Sequence[Path]) -> Rows:
 
     Args:
         path: the YAML file.
-        logs: files to read in place of the source in the YAML file. Default: none.
+        logs: files to read in place of the source in the YAML file; empty to read the source.
 
     Raises:
         ValueError: the file cannot be read, or its source is a topic and there are no logs.

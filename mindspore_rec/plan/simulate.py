@@ -88,7 +88,7 @@ class Plan:
         lookups: keys looked up.
         keys: distinct keys.
         row_bytes: bytes of a row, without its digest.
-        outcomes: one a choice.
+        outcomes: one outcome for each choice.
         curves: hit rate against memory, for each kind of choice.
     """
 

@@ -76,7 +76,10 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of lookups with each stack distance d (hits in tables of more than d rows)."""
+        """For each stack distance d, the number of distinct keys per batch, summed over batches.
+
+        A key with the stack distance d has a row in tables of more than d rows.
+        """
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:

@@ -20,7 +20,7 @@ from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
 
-# A rank combines count and position in one int64. LFU treats counts of 2^22 and more as equal.
+# A rank combines count and position in one int64. LFU treats all counts from 2^22 - 1 on as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max

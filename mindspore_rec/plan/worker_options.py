@@ -110,7 +110,7 @@ def worker_plan(
     """Return the plan for the options. With `--placements`, also write a file of placements.
 
     Args:
-        options: of the command.
+        options: options of the command.
         log: the log for `--keys`, or the tables and logs for `--schema`, or None.
 
     Raises:

@@ -38,23 +38,25 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table on N workers. An imbalance of 1.0 means equal shares.
+    """One table on N workers.
 
-    Figures per step are means over the steps, per worker.
+    An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
+    shares. The imbalances are for rows that a hash of the key distributes, also if the placement is
+    'owner' or 'replicated'. Figures per step are means over the steps, per worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
         owner: if the placement is 'owner', the worker that has the table; None for all other
             placements.
         most_rows: number of rows on the worker with the most rows.
-        row_imbalance: of rows.
+        row_imbalance: imbalance of the rows.
         lookup_imbalance: imbalance of the owners' lookups; every occurrence of a key counts as a
             lookup.
         key_imbalance: imbalance of the keys that owners receive; every worker sends its distinct
             keys once.
         sent_keys: number of distinct keys in a worker's batch.
-        sent_bytes: bytes of keys, rows and gradients that a worker sends per step, including bytes
-            to itself.
+        sent_bytes: bytes of keys, rows and gradients that a worker sends per step. With 'sharded'
+            and 'owner', the number includes the bytes to the worker itself.
     """
 
     placement: str
@@ -82,7 +84,7 @@ class WorkerOutcome:
         table_seconds: seconds of the busiest worker's lookups and updates.
         exchange_seconds: seconds of exchanging keys, rows and gradients.
         average_seconds: seconds of averaging dense gradients.
-        step_seconds: all of them.
+        step_seconds: sum of the four times above.
         samples_per_second: samples per second of all workers; None if the step takes no time.
     """
 

@@ -166,7 +166,7 @@ def _features_error(name: str) -> str:
     return ""
 
 
-_RAN = "ran:"  # before what a child says that came to its end
+_RAN = "ran:"  # start of the output of a child that has run to its end
 
 
 def _in_child(run: Callable[[], str]) -> str:

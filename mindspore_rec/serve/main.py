@@ -258,10 +258,10 @@ def _answer(
     """Answer requests with models until a signal arrives; return the exit code.
 
     Args:
-        options: of the command.
+        options: options of the command.
         listener: the listening socket.
         makers: names of the models, and functions that make their predictors.
-        protection: what requests pass.
+        protection: the checks that requests pass.
         answers: function that is called when all models can answer.
         early: whether to listen before the models can answer.
         says: line that is printed when the server listens. Default: none.
@@ -328,10 +328,10 @@ def _text(error: Any) -> str:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process; skip the interpreter's shutdown if a thread still loads a model.
+    """End the process; skip the interpreter's shutdown if a daemon thread still runs.
 
-    A thread that loads a model may be waiting for a tier in native code. The interpreter's shutdown
-    would end the thread inside the native code.
+    A daemon thread that loads a model may be waiting for a tier in native code. The interpreter's
+    shutdown would end the thread inside the native code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

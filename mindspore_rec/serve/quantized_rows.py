@@ -15,9 +15,9 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for tables that are often read and rarely changed.
 
-    Any thread may call. Several lookups may run in parallel, but during a change, no other call
-    runs. Therefore, no lookup returns a half-changed state. For a key without a row, or an id
-    outside the vocabulary, a lookup returns `unknown`.
+    Any thread may call the methods. Several lookups may run in parallel, but during a change, no
+    other call runs. Therefore, no lookup returns a half-changed state. For a key without a row, or
+    an id outside the vocabulary, a lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
@@ -62,7 +62,11 @@ class QuantizedRows:
         self._rows.upsert(keys, values)
 
     def erase(self, keys: np.ndarray) -> int:
-        """Remove the rows of keys, int32 or int64 `[n]`, and return the number of removed rows."""
+        """Remove the rows of keys, int32 or int64 `[n]`, and return the number of removed rows.
+
+        Raises:
+            ValueError: the table has a vocabulary.
+        """
         return self._rows.erase(keys)
 
     def clear(self) -> None:
@@ -80,7 +84,7 @@ class QuantizedRows:
         combiner: str = "sum",
         weights: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return one row per bag of ids, float32 `[bags, dim]`.
+        """Return one row per bag of ids, float32 `[bags, dim]`; the row of an empty bag is zeros.
 
         Args:
             ids: int32 or int64 `[n]`.

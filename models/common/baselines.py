@@ -109,7 +109,7 @@ def lightgbm_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[st
     """Evaluate LightGBM; all ids are categories, which the trees split by sorted gradients.
 
     On millions of rows, LightGBM takes minutes, while scikit-learn's trees take hours. LightGBM
-    stops adding trees when the AUC on held-out rows stops rising.
+    stops adding trees when the AUC or the log loss on held-out rows stops improving.
 
     Args: as for `logistic_regression`.
 
@@ -161,7 +161,7 @@ def _chosen(
     test: Rows,
     most_rows: int,
 ) -> dict[str, Any]:
-    """Choose settings on some training rows, fit to all training rows, return test metrics."""
+    """Choose settings on the first `most_rows` rows, fit to all rows, and return test metrics."""
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)

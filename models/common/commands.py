@@ -33,7 +33,7 @@ __all__ = ["evaluate_command", "train_command"]
 
 
 def train_command(model: ZooModel, arguments: list[str] | None = None) -> int:
-    """Train a model and return the exit code, 130 after Ctrl-C.
+    """Train a model and return the exit code: 0, 1 after an error, or 130 after Ctrl-C.
 
     Args:
         model: model to train.
@@ -66,7 +66,7 @@ def train_command(model: ZooModel, arguments: list[str] | None = None) -> int:
 
 
 def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int:
-    """Evaluate a saved model on the test rows and return the exit code, 130 after Ctrl-C.
+    """Evaluate a saved model on the test rows, and return the exit code as `train_command` does.
 
     Args:
         model: model to evaluate.
@@ -90,7 +90,7 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # before or after the training, which ends with its step
+    except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     if worker_group().rank != 0:
@@ -132,8 +132,8 @@ def _close_tables(model: RecModel) -> None:
 def _report(runs: list[dict[str, Any]], data: Data, options: argparse.Namespace) -> None:
     """Print the means over several seeds, and write the file of `--json`.
 
-    The file contains the figures of the runs and the means over the runs. The figures of a single
-    run are also at the file's top level.
+    The file contains the figures of the runs and the means over the runs. Without `--seeds`, the
+    figures of the only run are also at the file's top level.
     """
     if worker_group().rank != 0:
         return

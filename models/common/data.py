@@ -173,7 +173,7 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
             None. The directory may also be None for Census-Income and MovieLens, if the environment
             variable `MINDSPORE_REC_CENSUS_DIR` or `MINDSPORE_REC_MOVIELENS_DIR` names the
             directory.
-        seed: seed of the order of the rows.
+        seed: seed of the order of the rows; not used for synthetic data, which have one order.
 
     Raises:
         ValueError: the directory is missing, lacks the data's files, or is set for synthetic data.

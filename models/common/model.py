@@ -66,8 +66,8 @@ class RunConfig:
             False, one output.
 
     Raises:
-        ValueError: the data have several tasks but the model supports only one, or a type is
-            unknown.
+        ValueError: the data have several tasks but the model supports only one, `compute_dtype` is
+            unknown, or `embedding.buckets` is set although ids are numbered.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens
@@ -178,7 +178,8 @@ class Run:
         model: the model.
         summary: figures of the training, including the metrics of the last evaluation during
             training.
-        evaluation: metrics on the test rows after the run; None for an interrupted run.
+        evaluation: metrics on the test rows after the run; None if the run was interrupted or
+            stopped early.
         recorder: loss, rows and hit rates during training.
         operators: times of the operators; None if they were not measured. Default: None.
     """

@@ -56,7 +56,7 @@ class OperatorTimes(Callback):
     """Measure operators in some steps in the middle of a run.
 
     The profiler slows the measured steps only a little; its start and stop take some milliseconds.
-    The profiler exists only on the CPU, and only one profiler can run at a time. If the profiler
+    Only operators on the CPU are measured, and only one profiler can run at a time. If the profiler
     cannot start, the run continues without measurements.
 
     Args:

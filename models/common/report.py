@@ -43,7 +43,7 @@ class _Point:
 
 
 class Recorder(Callback):
-    """Callback that records the loss, table sizes and tier hit rates about 200 times in a run.
+    """Callback that records the loss, table sizes and tier hit rates at up to 400 steps of a run.
 
     Args:
         model: the model to record.

@@ -44,7 +44,7 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 
 def with_switches(config: Any, options: argparse.Namespace) -> Any:
-    """Return a copy of a configuration, changed as the command-line options say.
+    """Return a copy of a configuration with the changes of the command-line options.
 
     Args:
         config: configuration of a model.

@@ -32,8 +32,7 @@ class TrainConfig:
         admission_counts: epochs in which a hash table counts the occurrences of ids for admission.
             With 'every_epoch', if an id occurs only once in the data, it reaches a threshold of 3
             in the third epoch. With 'first_epoch', each occurrence in the data is counted only
-            once.
-            Default: 'every_epoch'.
+            once. Default: 'every_epoch'.
 
     Raises:
         ValueError: a value is out of range.

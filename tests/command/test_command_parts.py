@@ -22,7 +22,13 @@ from mindspore_rec.command.json_schema import object_schema
 from mindspore_rec.command.main import main
 from mindspore_rec.command.report import Report, write_report
 from mindspore_rec.command.run_folder import RunFolder
-from mindspore_rec.command.scores import check_output, score_names, with_scores, writing
+from mindspore_rec.command.scores import (
+    check_not_read,
+    check_output,
+    score_names,
+    with_scores,
+    writing,
+)
 from mindspore_rec.command.settings import Settings, TrainSettings, settings_of
 from mindspore_rec.command.thresholds import with_thresholds
 from mindspore_rec.common.columns.schema.inference import infer_columns
@@ -154,6 +160,18 @@ def test_a_failure_leaves_no_file(tmp_path: Path):
         writer.write(pa.record_batch({"a": [1]}))
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_replace_no_file_that_is_read(tmp_path: Path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    path = folder / "part.csv"
+    path.write_text("user\n7\n")
+    for source in (str(path), str(folder), f"{folder}/*.csv", (str(tmp_path / "no"), str(folder))):
+        with pytest.raises(ValueError, match="is a file that is read"):
+            check_not_read(path, source)
+        check_not_read(folder / "new.csv", source)
+        check_not_read(tmp_path / "new.csv", source, None)
 
 
 def test_names_of_scores():

@@ -49,6 +49,7 @@ WRONG = [
     (["--max-requests", "x"], "--max-requests: must be a whole number from 1 to 1048576, got 'x'"),
     (["--drain-seconds", "inf"], "--drain-seconds: must be from 0 to 86400 seconds, got 'inf'"),
     (["--host-rows", "5"], "--host-rows must be left out without --remote and --ssd-path"),
+    (["--host-policy", "lru"], "--host-policy must be left out without --remote and --ssd-path"),
     (["--host-rows", "0", "--ssd-path", "x"], "--host-rows must be in [1, "),
     (["--ssd-path", "x"], "--host-rows or --host-bytes must be given with --ssd-path"),
     (["--remote", "http://x", "--host-rows", "5"], "--remote must be a URL of Redis"),

@@ -17,6 +17,7 @@ def listen(place: str, wake: Callable[[], object]) -> None:
 
     Raises:
         ValueError: the place is not of the form 'BROKERS/TOPIC'.
+        ImportError: kafka-python or crc32c is missing.
     """
     from mindspore_rec.common.stream.announcements import AnnouncementReader
 

@@ -19,7 +19,7 @@ class ChainError(CheckpointError):
     """Error for a checkpoint that cannot be applied; the message names the file and the reason.
 
     Attributes:
-        path: its directory.
+        path: directory of the checkpoint.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -159,13 +159,14 @@ class Catalog:
 
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. If newer
-        checkpoints were removed, the served state returns to the step of the newest remaining
-        checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. So if
+        the applied checkpoint is gone and there is no newer checkpoint, the chain leads back to the
+        newest remaining checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
-                newer state.
+                newer state; or there are checkpoints of another run, and no checkpoint of the
+                applied run can be applied.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

@@ -235,7 +235,7 @@ class FollowedRun:
 
         Raises:
             ChainError: a checkpoint is damaged, or does not follow the present state.
-            FileNotFoundError: it was removed.
+            FileNotFoundError: the checkpoint was removed.
         """
         with self._updating:
             self._check_next(entry)
@@ -321,7 +321,7 @@ class FollowedRun:
     # ---- status
 
     def look(self) -> None:
-        """Read the directory again for `status`, without applying a checkpoint."""
+        """Read the directory again for `status`, unless another thread is reading it now."""
         if self._updating.acquire(blocking=False):
             try:
                 self._catalog.refresh()
@@ -333,7 +333,8 @@ class FollowedRun:
         """Return the status of the served state, including the state's age.
 
         Args:
-            following: whether a thread of this process follows the run.
+            following: whether a thread of this process follows the run. If this thread hangs, the
+                status reports False.
             poll_seconds: seconds between two checks by the following thread. Default: 0.
         """
         progress = self.served.progress

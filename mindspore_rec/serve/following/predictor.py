@@ -46,8 +46,9 @@ class Predictor:
     applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
     is rejected, the last good state still answers requests, and `status().error` gives the reason.
     The next valid checkpoint is applied as soon as it appears. If a delta that is needed was
-    removed, the newest full checkpoint replaces the whole state. Predictions wait while the rows of
-    a full checkpoint are copied. During the copy, the rows need twice as much memory as usual.
+    removed, a newer full checkpoint and the deltas after it replace the whole state. Predictions
+    wait while the rows of a full checkpoint are copied. During the copy, the rows need twice as
+    much memory as usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -62,8 +63,7 @@ class Predictor:
             this argument or the network's `set_inputs` sets the inputs, one graph for all batch
             sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
             makes the network without `set_inputs`, the default is the `builder_inputs` of
-            `RecCheckpoint`. Inputs can be set by this argument, by `set_inputs` and by
-            `builder_inputs`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
+            `RecCheckpoint`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
             inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
@@ -96,6 +96,7 @@ class Predictor:
         TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters do not
             match the checkpoint.
         TimeoutError: no checkpoint appeared within `wait_seconds`.
+        OSError, ImportError, RemoteError: a directory cannot be read, or a tier cannot be opened.
 
     Example:
         >>> import tempfile
@@ -220,7 +221,8 @@ class Predictor:
 
         Raises:
             TypeError, ValueError: the network or a feature does not accept the inputs.
-            RuntimeError: the network fails on the inputs, or the predictor is closed.
+            RuntimeError: the network fails on the inputs, the predictor is closed, or an update was
+                interrupted, so that the served state is incomplete.
         """
         outputs, _ = self.predict_versioned(*inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -332,7 +334,7 @@ class Predictor:
         return self._run.shared_bytes
 
     def close(self) -> None:
-        """Stop following the run, and free the tables of a network that the predictor created."""
+        """Stop following the run; free the tiers, and the tables if the predictor created them."""
         self._closed.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():

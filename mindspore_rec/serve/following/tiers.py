@@ -192,9 +192,8 @@ def add_tier_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--host-policy",
         choices=POLICIES,
-        default="lfu",
         help="which rows stay in host memory: those seen most often in training, or last; "
-        "default: %(default)s",
+        "default: lfu",
     )
 
 
@@ -208,6 +207,8 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     settings = {name: getattr(options, name) for name in names}
     path, most = options.ssd_path, options.ssd_bytes
     if all(value is None for value in (*settings.values(), path, most)):
+        if options.host_policy is not None:
+            raise ValueError("--host-policy must be left out without --remote and --ssd-path")
         return None
     if getattr(options, "workers", 1) > 1:
         raise ValueError(
@@ -219,7 +220,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
         raise ValueError("--ssd-bytes must be left out without --ssd-path")
     try:
         ssd = None if path is None else SsdConfig(path, max_bytes=most)
-        return CacheConfig(**settings, ssd=ssd, policy=options.host_policy)
+        return CacheConfig(**settings, ssd=ssd, policy=options.host_policy or "lfu")
     except ValueError as error:  # it names arguments
         named = {"path": "--ssd-path", "max_bytes": "--ssd-bytes", "ssd": "--ssd-path"}
         named |= {name: "--" + name.replace("_", "-") for name in names}

@@ -94,8 +94,8 @@ class NetworkOpener:
             entry: as for `open`.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: the file cannot be used.
+            FileNotFoundError: there is no network file.
+            ValueError: the file is damaged, or does not fit the checkpoint or the arguments.
         """
         network = read_network(self._path / NETWORK)
         model = entry.manifest["model"]

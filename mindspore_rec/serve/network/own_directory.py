@@ -22,7 +22,10 @@ class OwnDirectory:
     user's unlocked directories: the servers that made these directories were killed.
 
     Attributes:
-        path: of it.
+        path: path of the directory.
+
+    Raises:
+        OSError: no directory can be created and locked.
 
     Example:
         >>> with OwnDirectory() as path:

@@ -49,7 +49,8 @@ class AccessLog:
         """Write a line.
 
         Args:
-            **fields: JSON values; fields with None are left out.
+            _time: time of the line, in seconds since 1970. Default: now.
+            **fields: JSON values; fields with None are left out, and long texts are cut.
         """
         now = datetime.datetime.now(datetime.timezone.utc)
         if _time is not None:
@@ -77,6 +78,12 @@ class _File(logging.handlers.WatchedFileHandler):
     def __init__(self, log: AccessLog, path: str) -> None:
         super().__init__(path, encoding="ascii")
         self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # a renamed file cannot be opened anew, for example without its folder
+            self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         self._log.drop()

@@ -40,7 +40,7 @@ class InFlight:
             return True
 
     def leave(self) -> None:
-        """Count one less."""
+        """Count the end of a request."""
         with self._lock:
             self.count -= 1
 

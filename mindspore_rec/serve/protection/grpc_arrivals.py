@@ -5,7 +5,8 @@ gRPC passes a message to the server only when the whole message has arrived. Whi
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
 the largest legal message. A call that does not read uses at most the bytes of its stream's window.
 Therefore, only a few calls read at a time. All other calls wait in a line; the newest waiting call
-reads next. A client that sends only headers delays a waiting call by at most `patience`.
+reads next. A client that sends only headers loses its place after about `patience` seconds if a
+call waits.
 """
 
 from __future__ import annotations

@@ -49,10 +49,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
     Without a valid token (metadata `authorization: Bearer ...`), a call ends with UNAUTHENTICATED.
     If a call's token lacks the required role, the call ends with PERMISSION_DENIED. If a call lacks
-    the required token, its message is not read. Health and readiness calls need no token. A
-    prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
-    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if the
-    prediction takes too long or the message does not arrive in time.
+    the required token, its message is not read. Health checks, ServerLive and ServerReady need no
+    token. A prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
+    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if it takes too
+    long. Any call ends with DEADLINE_EXCEEDED if its message does not arrive in time, and with
+    RESOURCE_EXHAUSTED if too many calls wait for their messages.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
@@ -77,10 +78,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         self._streams = _Streams(_MOST_STREAMS)
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        """Return the handler of a method, with the checks before it.
+        """Return a handler that checks a call and then calls the method's handler.
 
-        Handlers of streams are called when the headers are there, and ask for messages themselves:
-        so the token is looked at first, and nothing is read of a call without one.
+        gRPC calls a handler of streams as soon as the headers have arrived; the handler itself then
+        reads the messages. So the token is checked first, and no message of a call without a valid
+        token is read.
         """
         handler = await continuation(details)
         if handler is None:
@@ -281,7 +283,7 @@ class _Call:
         text: str,
         aborted: Exception | None = None,
     ) -> NoReturn:
-        """End the call, unless `aborted` says that it has ended; what is raised is for gRPC."""
+        """Raise `aborted` if it is set, because the call has ended; if not, end the call."""
         self.reason, self.code = reason, code.name
         if aborted is not None:
             raise aborted

@@ -37,7 +37,7 @@ _LOOK_SECONDS = 1.0  # between two looks at a request whose body nobody has aske
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits that are checked before a request is read.
+    """Limits on connections, and on the number, size and time of requests.
 
     Args:
         connections: maximum number of open connections.
@@ -61,11 +61,11 @@ class Bounds:
 class Guard:
     """Guard around an ASGI application for tokens, limits, drain, /metrics and the access log.
 
-    A request without a valid token is answered with 401; a request with a token that lacks the
-    required role is answered with 403. A prediction is answered with 429 if too many predictions
-    are in flight, and with 503 if the server is stopping. Any request is answered with 431 if its
-    head is too large, with 408 if its body does not arrive, and with 503 if its response takes too
-    long.
+    A request without a valid token is answered with 401, unless its path is in `OPEN`; a request
+    with a token that lacks the required role is answered with 403. A prediction is answered with
+    429 if too many predictions are in flight, and with 503 if the server is stopping. Any request
+    is answered with 431 if its head is too large. A request for the application is answered with
+    408 if its body does not arrive, and with 503 if its response takes too long.
 
     Args:
         app: the application.

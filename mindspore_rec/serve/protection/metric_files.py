@@ -3,7 +3,8 @@
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
 reserves the space of its files first, and then begins to count. If the disk lacks space, the
-reservation fails with an error. After a successful reservation, no write can fail.
+reservation fails with an error. After a successful reservation, no write to the reserved space can
+fail; the space suffices for about a hundred models.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["give_back", "reserve"]
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES = {"counter": 1 << 16, "histogram": 1 << 18, "gauge_livesum": 1 << 16}
-"""Room for the series of about a hundred models, by the names that prometheus_client gives."""
+"""Bytes for the series of about a hundred models, by prometheus_client's names of the files."""
 
 
 def reserve() -> None:

@@ -115,8 +115,8 @@ class Metrics:
         Args:
             protocol: 'http' or 'grpc'.
             operation: one of a few names such as 'infer' and 'status'.
-            code: '200', or 'OK'.
-            seconds: that it took.
+            code: status of the answer, such as '200' or 'OK'.
+            seconds: duration of the request.
         """
         self._child(self._requests, protocol, operation, code).inc()
         self._child(self._seconds, protocol, operation).observe(seconds)

@@ -104,6 +104,10 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
 def addresses(text: str) -> tuple[str, ...]:
     """Parse a list of IP addresses and networks.
 
+    Raises:
+        ArgumentTypeError: (of argparse) an entry is neither an address nor a network, or a network
+            contains every address.
+
     Example:
         >>> addresses("10.0.0.7, 192.168.0.0/16")
         ('10.0.0.7', '192.168.0.0/16')

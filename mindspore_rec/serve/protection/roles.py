@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 ANY = "any"
-"""What every client with a token may: metadata, readiness."""
+"""Role of requests that every client with a token may make: metadata, readiness."""
 INFER, OBSERVE, CONTROL = "infer", "observe", "control"
 
 _ANY_PATHS = frozenset(["/v2", "/v2/", "/openapi.json"])

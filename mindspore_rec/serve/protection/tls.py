@@ -18,10 +18,11 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class Tls:
-    """Certificate and key of a server, for TLS 1.2 or later (with `client_ca`, only for TLS 1.3).
+    """Certificate and key of a server, for TLS 1.2 or later.
 
-    With `client_ca`, sessions are not resumed: each connection must present a certificate that a
-    current authority signed.
+    With `client_ca`, each connection must present a certificate that a current authority signed.
+    The context then accepts only TLS 1.3, and its sessions are not resumed. gRPC also accepts TLS
+    1.2 in this case, and resumes a session only as long as the files do not change.
 
     Args:
         certificate: PEM file that contains the certificate, followed by the intermediate
@@ -36,8 +37,8 @@ class Tls:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: other users may read the key, the key does not match the certificate, or
-            `client_ca` has no certificate.
+        ValueError: other users may read the key, the key has a passphrase or does not match the
+            certificate, or `client_ca` has no certificate.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:

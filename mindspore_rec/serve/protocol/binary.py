@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
-    A body starts with JSON; the header Inference-Header-Content-Length contains the number of JSON
-    bytes. If an input has the parameter binary_data_size, its data follow the JSON, in the order of
-    the inputs.
+A body starts with JSON; the header Inference-Header-Content-Length contains the number of JSON
+bytes. If an input has the parameter binary_data_size, its data follow the JSON, in the order of the
+inputs.
 
 Data are row-major and little-endian, without padding. Data are converted only if the number of
 bytes matches the shape and the datatype. In a response, an output is binary if the request sets
@@ -30,7 +30,7 @@ def header_length(text: str, body: int) -> int:
     """Return the number of JSON bytes in a body, from the header.
 
     Args:
-        text: of the header.
+        text: value of the header.
         body: number of bytes of the body.
 
     Raises:

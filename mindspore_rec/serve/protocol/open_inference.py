@@ -45,7 +45,7 @@ ChXEp
 SERVICE = "inference.GRPCInferenceService"
 
 POOL = DescriptorPool()
-"""The messages' pool: another package's messages of the same names are in another one."""
+"""Descriptor pool of the messages, since another package may register equal names by default."""
 
 for _file in descriptor_pb2.FileDescriptorSet.FromString(
     zlib.decompress(base64.b85decode(_DESCRIPTOR.replace("\n", "")))

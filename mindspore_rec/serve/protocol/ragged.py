@@ -71,8 +71,8 @@ def with_starts(
             offsets.
 
     Raises:
-        RequestError: the lists' lengths differ from the lengths of the lists in another input with
-            the same offsets.
+        RequestError: an input of shape `[rows, -1]` does not have one list per row; or the lists'
+            lengths differ from the lengths of the lists in another input with the same offsets.
     """
     made = dict(given)
     for spec in inputs:

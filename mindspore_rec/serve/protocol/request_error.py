@@ -27,7 +27,7 @@ _REPR.maxlevel = 3
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for an error message; a large value is cut after its beginning."""
+    """Return a value as text for an error message, shortened if it is long."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return _REPR.repr(value)[:100]

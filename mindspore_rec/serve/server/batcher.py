@@ -51,7 +51,7 @@ class Answers(Protocol):
 
 
 class BusyError(RuntimeError):
-    """Error: more requests are waiting than can be answered in time."""
+    """Error: the server has too much work to accept another request, or is stopping."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,11 @@ class Batcher:
     Args:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
-        max_rows: maximum number of rows in a call; a single request may have more rows. If
-            `max_rows` is 0, each request gets a separate call. The predictor's `rows_at_once` also
-            limits the rows of a call. A call with more rows than `rows_at_once` takes longer, but
-            the time per row does not fall.
+        max_rows: maximum number of rows in a call; a single request may have more rows. Each
+            request gets a separate call if `max_rows` is 0, if the outputs are not known, or if the
+            first dimension of an input or output is not the number of rows. The predictor's
+            `rows_at_once` also limits the rows of a call. A call with more rows than `rows_at_once`
+            takes longer, but the time per row does not fall.
         observe: function that is called with three numbers at each call of the predictor. The
             numbers count the requests in the call, the rows in the call (0 if each request gets a
             separate call), and the requests that still wait. Default: none.

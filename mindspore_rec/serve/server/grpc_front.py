@@ -202,13 +202,13 @@ class GrpcServer:
     """gRPC server at a port, in an event loop.
 
     Args:
-        front: has the models.
-        host: to listen at.
+        front: the HTTP front, which contains the models.
+        host: address to listen at.
         port: port to listen at; 0: any free port.
         reuse_port: whether several processes may listen at this port. Default: False.
         announces: whether the server prints its own address. Default: True.
         credentials: `grpc.ServerCredentials`, for TLS. Default: none.
-        interceptors: of `grpc.aio`. Default: none.
+        interceptors: interceptors of `grpc.aio`. Default: none.
         options: further gRPC options, by name and value. Default: none.
 
     Attributes:
@@ -257,7 +257,7 @@ class GrpcServer:
         """Listen and answer.
 
         Raises:
-            OSError: it cannot listen at that port.
+            OSError: the server cannot listen at the port.
         """
         self._server = grpc.aio.server(
             interceptors=self._interceptors,
@@ -283,10 +283,10 @@ class GrpcServer:
         self._telling = asyncio.create_task(self._tell_changes())
 
     async def stop(self, grace: float) -> None:
-        """Take no more requests, and answer the requests that are there.
+        """Refuse new requests, and answer the requests in flight.
 
         Args:
-            grace: seconds after which they are given up.
+            grace: seconds after which the requests in flight are cancelled.
         """
         if self._telling is not None:
             self._telling.cancel()
@@ -294,7 +294,7 @@ class GrpcServer:
         await self._server.stop(grace)
 
     async def _tell_changes(self) -> None:
-        """Keep the health service at what the models say."""
+        """Report each change of the models' readiness to the health service."""
         reported = False
         while True:
             if self._front.models.ready != reported:

@@ -18,8 +18,8 @@ def hold_port(host: str, port: int) -> socket.socket:
     function fail as long as the reserving socket is open. The reserving socket gets no connections.
 
     Args:
-        host: to bind.
-        port: in [1, 65535].
+        host: IPv4 address or host name to bind.
+        port: port to bind, in [1, 65535].
 
     Raises:
         OSError: the port is in use or not available.

@@ -62,9 +62,8 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
-            Default:
-            1024. If `name` is a `Models` object, the limit of this object applies instead.
+        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit. If
+            `name` is a `Models` object, the limit of this object applies instead. Default: 1024.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
@@ -129,9 +128,10 @@ class Front:
 
         Args:
             predictor: answers the requests.
-            name: of the model. Default: the first.
+            name: name of the model. Default: the first model.
 
         Raises:
+            NotFoundError: there is no such model.
             ValueError: the inputs of the predictor's network are not known.
         """
         self.models.open(self.models.names[0] if name is None else name, predictor)

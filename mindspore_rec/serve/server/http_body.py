@@ -22,10 +22,10 @@ _DROP_SECONDS = 5.0  # for which they are read
 
 
 class HeldBytes:
-    """Number of bytes of all requests that are not yet answered.
+    """Number of bytes of the unanswered requests that have more than 64 KiB.
 
     Attributes:
-        bytes: number of bytes of all requests that are not yet answered.
+        bytes: the number of bytes.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,14 @@ class HeldBytes:
     def add(self, before: int, now: int) -> int:
         """Count a request's bytes again after more bytes arrived; return the counted bytes.
 
+        The function counts no bytes of a request up to 64 KiB.
+
+        Args:
+            before: number of bytes that were counted for the request earlier.
+            now: number of bytes of the request that have arrived.
+
         Raises:
-            BusyError: all unanswered requests together have too many bytes.
+            BusyError: all counted requests together have too many bytes.
         """
         if now <= _COUNTED:
             return 0
@@ -49,9 +55,9 @@ class BodyReader:
     """The body of one request.
 
     Args:
-        receive: of ASGI.
-        headers: of the request.
-        held: counts it.
+        receive: function of ASGI that returns the next part.
+        headers: headers of the request.
+        held: counter of the body's bytes.
 
     Attributes:
         complete: True if the whole body was read.
@@ -84,8 +90,9 @@ class BodyReader:
         """Return the body.
 
         Raises:
-            HTTPException: it has more than `most` bytes.
-            BusyError: too many bytes are held already.
+            HTTPException: the body has more than `most` bytes.
+            BusyError: as for `HeldBytes.add`.
+            ClientDisconnect: the client has gone.
         """
         length = self._headers.get(b"content-length", b"")
         if length.isdigit() and (len(length) >= 20 or int(length) > most):
@@ -108,15 +115,15 @@ class BodyReader:
         return self._headers.get(b"expect", b"").lower() == b"100-continue"
 
     def release(self) -> None:
-        """Stop counting it."""
+        """Stop counting the body's bytes."""
         self._held.bytes -= self._counted
         self._counted = 0
 
 
 async def drop_rest(body: BodyReader) -> None:
-    """Read the rest of a refused body, up to a size and a time, and keep nothing of it.
+    """Read and discard the rest of a refused body, up to a limit of size and time.
 
-    A connection that is closed with unread data is reset, and the answer may be lost with it.
+    A connection that is closed with unread data is reset, and the client may not get the answer.
     """
     if body.expects:
         return

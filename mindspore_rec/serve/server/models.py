@@ -76,11 +76,12 @@ class Models:
         """Declare a model; declaring the same name again adds another version of the model.
 
         Args:
-            name: at least one character, without '/'.
-            make: makes its predictor. Default: the caller passes the predictor to `open`.
+            name: name of the model, at least one character, without '/'.
+            make: function that makes the model's predictor. Default: the caller passes the
+                predictor to `open`.
 
         Raises:
-            ValueError: the name cannot be in a URL.
+            ValueError: the name is empty or contains '/'.
         """
         if not name or "/" in name:
             raise ValueError(f"the name of a model must be a text without '/', got {name!r}")
@@ -93,9 +94,10 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True if all models (except unloaded models) are ready and the server is not stopping.
+        """True if all models are ready, at least one answers, and the server is not stopping.
 
-        A model is ready if it answers requests and its state is not too old.
+        A model is ready if all its versions answer requests and its newest state is not too old.
+        Models that were unloaded or could not be loaded are ignored.
         """
         if not self._drain.ready:
             return False
@@ -134,6 +136,8 @@ class Models:
         """Set the predictor of a declared version; from now on, this version answers requests.
 
         Raises:
+            NotFoundError: there is no such model.
+            NotReadyError: the server is stopping.
             ValueError: the inputs of the predictor's network are not known.
         """
         with self._changing:
@@ -197,12 +201,12 @@ class Models:
         """Return a model.
 
         Args:
-            name: of it.
-            version: the model's version. Default: the newest.
+            name: name of the model.
+            version: the model's version. Default: the newest version.
 
         Raises:
             NotFoundError: there is no such model, or no such version of the model.
-            NotReadyError: the model is not loaded yet, or has been unloaded.
+            NotReadyError: the model is not loaded yet, could not be loaded, or has been unloaded.
         """
         places = self._of(name)
         models = [place.model for place in places if place.model is not None]
@@ -243,7 +247,8 @@ class Models:
             version: the model's version. Default: all versions.
 
         Raises:
-            NotFoundError, NotReadyError: as for `find`, if a version is set.
+            NotFoundError: there is no such model, or no such version of the model.
+            NotReadyError: as for `find`, if a version is set.
         """
         if version is not None:
             return [statistics(self.find(name, version))]
@@ -305,7 +310,8 @@ def parsed_models(path: str | None, name: str, models: list[str] | None) -> list
     """Return the names and directories of the models in a command line.
 
     Raises:
-        ValueError: the options contain no model, or a model that is not of the form NAME=PATH.
+        ValueError: the options contain neither or both of PATH and `--model`; or a model is not of
+            the form NAME=PATH, or its name is empty or contains '/'.
 
     Example:
         >>> parsed_models(None, "model", ["click=runs/a", "buy=runs/b"])
@@ -332,10 +338,10 @@ def change_model(
     """Load or unload a model for a client.
 
     Args:
-        models: has it.
-        name: of it.
+        models: the models of the server.
+        name: name of the model.
         load: True to load the model, False to unload it.
-        allowed: whether clients may.
+        allowed: whether clients may load and unload models.
         parameters: parameters of the request: only `unload_dependents`, which has no effect.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_SECONDS", "Server"]
 
 GRACE_SECONDS = 25
-"""Seconds that requests have to be answered once the server is to stop."""
+"""Maximum number of seconds in which a stopping server answers the requests in flight."""
 
 
 class Server(uvicorn.Server):
@@ -24,10 +24,10 @@ class Server(uvicorn.Server):
 
     Args:
         app: the ASGI application.
-        grpc: the other server. Default: none.
+        grpc: the gRPC server. Default: none.
         started: function that is called when the server listens. Default: none.
         says: line that is printed when the server listens at both ports. Default: none.
-        options: of `uvicorn.Config`.
+        options: arguments of `uvicorn.Config`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
         """Begin to listen at both ports.
 
         Raises:
-            OSError: it cannot listen for gRPC.
+            OSError: the server cannot listen at the gRPC port.
         """
         if self._grpc is not None:
             await self._grpc.start()
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
         self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more requests, and answer the requests that are there, of both."""
+        """Refuse new requests at both ports, and answer the requests in flight."""
         if self._grpc is None:
             await super().shutdown(sockets=sockets)
         else:

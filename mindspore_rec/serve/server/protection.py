@@ -40,8 +40,8 @@ class Protection:
         options: result of a parser to which `add_protection_arguments` has added its options.
 
     Attributes:
-        metrics, tokens, tls, bounds, in_flight, drain, log: the parts of the protection; None for a
-            part whose option is missing.
+        metrics, bounds, in_flight, drain: the parts of the protection that every server has.
+        tokens, tls, log: the parts that options define; None without their options.
 
     Raises:
         OSError, ValueError: a file in the options cannot be used, or an option is out of range.

@@ -65,8 +65,8 @@ class ServedModel:
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.
         max_rows: as given.
-        statistics: of its requests.
-        limits: of a request.
+        statistics: counters of the model's requests.
+        limits: size limits of a request.
         raw: raw columns that a request may contain in place of inputs, or None.
 
     Raises:
@@ -147,10 +147,10 @@ class ServedModel:
         }
 
     async def infer(self, asked: InferRequest) -> Answer:
-        """Return outputs, and the version that they are of.
+        """Return all outputs, and the version of the state from which the outputs were computed.
 
         Raises:
-            BusyError: too many wait already.
+            BusyError: too many requests are waiting already, or the model is being closed.
             RequestError: a column is of a type that no feature reads.
             ValueError, RuntimeError: as `Predictor.predict` raises.
         """

@@ -66,7 +66,7 @@ class _States:
     shared memory.
     """
 
-    at_once = 1  # there is a process for each processor
+    at_once = 1  # several processes answer, so each process runs one prediction at a time
 
     def __init__(
         self,

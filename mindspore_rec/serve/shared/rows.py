@@ -80,11 +80,18 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """In one step, show readers all changes since the last version."""
+        """In one step, show readers all changes since the last version.
+
+        Args:
+            version: name of the new version.
+
+        Raises:
+            RuntimeError: a reader's lookup in an earlier version has run for 10 s.
+        """
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free the rows that no reader needs; `publish` frees rows of the previous version.
+        """Free the rows that no reader needs; `publish` does so before it publishes.
 
         Raises:
             RuntimeError: a reader's lookup has run for 10 s.
@@ -98,7 +105,11 @@ class SharedRows:
         return self._memory.sequence > 0
 
     def version(self) -> bytes:
-        """Return the name of the newest version."""
+        """Return the name of the newest version, as `publish` received it.
+
+        Raises:
+            RuntimeError: no version is published.
+        """
         place = self._reader.enter()
         try:
             return self._reader.blob(place)
@@ -108,8 +119,8 @@ class SharedRows:
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
 
-        For a key without a row, the lookup returns zeros. Version numbers rise. Numbers of versions
-        rise.
+        For a key without a row, the lookup returns zeros. Each version has a greater number than
+        the versions before it.
 
         Args:
             ids: int32 or int64 array of any shape.

@@ -48,7 +48,7 @@ class Shared:
     """Options, listening socket and shared memory that all processes use.
 
     Args:
-        options: of the command.
+        options: options of the command.
         listener: the listening socket.
 
     Attributes:
@@ -72,7 +72,7 @@ class Shared:
         return self._answers[0] != 0
 
     def answer(self) -> None:
-        """Note that it has."""
+        """Record that the first worker has a state from which it can answer."""
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
@@ -178,10 +178,10 @@ def supervise(
     """Run a writer and the workers until a signal stops them; return the exit code.
 
     Args:
-        options: of the command.
+        options: options of the command.
         listener: the listening socket.
-        work: function that each worker runs. The argument of the function is the worker's index.
-            The function runs until SIGTERM arrives, and returns the exit code.
+        work: function that each worker runs, with the `Shared` object and the worker's index as
+            arguments. The function runs until SIGTERM arrives, and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
     If a process ends with the exit code `FATAL`, the supervisor ends all processes.

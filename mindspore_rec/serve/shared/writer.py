@@ -72,8 +72,8 @@ class _Writer(Runner):
     def load(self, chain: Sequence[Entry]) -> None:
         """Prepare a state that replaces all rows and parameters.
 
-        Each file is read from the disk only once. While one thread checks a file, a second thread
-        writes rows of the same table to the memory. Readers cannot read these rows yet.
+        While two threads check the files, this thread writes the files' rows to the memory, so that
+        the disk reads most files only once. Readers cannot read these rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -113,14 +113,8 @@ class ServedInSharedMemory(Served):
             even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
-        inputs, features: as for `Predictor`. Default: the network's.
-        place: index of the reader place that the scrubber uses. Default: the last.
-
-    Attributes:
-        writer: object that writes the shared memory; None before the first state is loaded.
-
-    Raises:
-        _native.SharedDamagedError: the memory's contents are not consistent.
+        inputs, features: as for `Predictor`. Default: the inputs and features of the network.
+        place: index of the reader place that the scrubber uses. Default: the last place.
     """
 
     def __init__(
@@ -158,7 +152,11 @@ class ServedInSharedMemory(Served):
     # ---- the first state
 
     def resume(self) -> bool:
-        """Resume from the state that another process left; return False if no state was left."""
+        """Resume from the state that another process left; return False if no state was left.
+
+        Raises:
+            SharedDamagedError: (of `_native`) the memory's contents are not consistent.
+        """
         if not _native.SharedMemory.is_created(self._fd):
             return False
         if not _native.SharedMemory(self._fd).sequence:
@@ -251,7 +249,8 @@ class ServedInSharedMemory(Served):
     def settle(self) -> None:
         """Free the rows that only earlier states used.
 
-        Raises: _native.SharedReaderStuckError: a reader has used an old state for too long.
+        Raises:
+            SharedReaderStuckError: (of `_native`) a reader has used an old state for too long.
         """
         self.runner.writer.settle()
 

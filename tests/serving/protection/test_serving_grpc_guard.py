@@ -149,6 +149,26 @@ def test_an_answer_that_takes_too_long(tokens: Path, tmp_path: Path) -> None:
     assert json.loads(line)["status"] == "DEADLINE_EXCEEDED"
 
 
+def test_calls_are_answered_while_the_folder_of_the_log_is_gone(
+    tokens: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    guarded = Guarded(tokens, folder / "log")
+
+    async def test(channel: grpc.aio.Channel) -> None:
+        assert await ask(channel, b"") == "OK"
+        folder.rename(tmp_path / "old")
+        assert [await ask(channel, b"") for _ in range(3)] == ["OK"] * 3
+        folder.mkdir()
+        assert await ask(channel, b"") == "OK"
+
+    asyncio.run(guarded.run(test))
+    assert guarded.log.dropped == 3
+    for each in (tmp_path / "old", folder):
+        assert len((each / "log").read_text().splitlines()) == 1
+
+
 def test_a_server_process_asks_both_protocols_for_tokens(tokens: Path, tmp_path: Path) -> None:
     options = ["--grpc-port", "0", "--token-file", str(tokens)]
     with Server(tmp_path / "nothing", *options) as server:
