@@ -121,7 +121,7 @@ class BST(Network):
         self.append = _AppendCandidate()
         self.histories = len(self.candidates.dims)
         self.count = blocks
-        made: list[nn.Cell] = []  # all blocks of the first history, then of the next one
+        made: list[nn.Cell] = []  # first all blocks of the first history
         assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions

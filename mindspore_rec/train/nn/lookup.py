@@ -17,6 +17,7 @@ from mindspore_rec.train.parameter.table_parameter import TableParameter
 __all__ = [
     "TableLookup",
     "check_coefficient",
+    "check_counts",
     "check_max_norm",
     "check_output_dtype",
     "check_padding_key",
@@ -37,6 +38,20 @@ def check_coefficient(value: int) -> int:
         3
     """
     return check_int("faae_coefficient", value, 1, MAX_COEFFICIENT)
+
+
+def check_counts(config: Any, faae_coefficient: int) -> None:
+    """Raise ValueError if a coefficient other than 1 is set for a static table, without counts.
+
+    Args:
+        config: description of the lookup's table; anything else is not checked.
+        faae_coefficient: the lookup's coefficient.
+
+    Example:
+        >>> check_counts(TableConfig(8, vocab_size=100), 1)
+    """
+    if isinstance(config, TableConfig) and config.vocab_size is not None and faae_coefficient != 1:
+        raise ValueError("faae_coefficient is for hash tables; with vocab_size leave it out")
 
 
 def check_max_norm(value: float | None) -> float | None:
@@ -140,7 +155,8 @@ class TableLookup(nn.Cell):
             this limit. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
-            Admission by count and eviction by frequency read the counts of ids. Default: 1.
+            Admission by count and eviction by frequency read the counts of ids. Only for hash
+            tables. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
             `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
             and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,
@@ -187,6 +203,8 @@ class TableLookup(nn.Cell):
         check_max_norm(max_norm)
         check_padding_key(padding_key)
         check_coefficient(faae_coefficient)
+        described = table.config if isinstance(table, TableParameter) else config
+        check_counts(described, faae_coefficient)
         table = table_of(type(self).__name__, config, table)
         self.embedding_table = table
         self.embedding_size = table.dim

@@ -120,8 +120,10 @@ def check_groups(params: Any) -> list[Any]:
             "grad_centralization", or a dict with the key "order_params".
 
     Raises:
-        TypeError: `params` contains neither Parameters nor groups, or contains both.
-        ValueError: `params` is empty, or a setting in a group is out of range.
+        TypeError: `params` contains neither Parameters nor groups, or contains both, or a setting
+            in a group is of the wrong type.
+        ValueError: `params` is empty, a group has neither "params" nor "order_params", or a setting
+            in a group is out of range.
     """
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
         raise TypeError(

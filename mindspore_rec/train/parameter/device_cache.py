@@ -9,7 +9,7 @@ still stores counts and ages, and decides about admission. The newest value of a
 the cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
 lower tier reads the row.
 
-There are two forms of one tier, with the same results:
+There are two forms of one tier, whose results are equal up to rounding:
 
 * *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's

@@ -50,6 +50,12 @@ class StaticParameter(TableParameter):
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, in place of the other arguments.
 
+    Raises:
+        TypeError: an argument is of the wrong type or missing.
+        ValueError: an argument is out of range; or `config` is set together with another argument
+            that describes the table; or a tier contains rows of an earlier run.
+        OSError, RemoteError: a tier cannot be opened.
+
     Example:
         >>> from mindspore_rec import StaticParameter
         >>> table = StaticParameter(4, 2, "ones", name="doc.static")
@@ -123,6 +129,9 @@ class StaticParameter(TableParameter):
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
+
+        Raises:
+            ValueError: `values` have another shape or dtype.
         """
         self.set_data(values)
         self._rows_given = None
@@ -132,6 +141,9 @@ class StaticParameter(TableParameter):
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
+
+        Raises:
+            ValueError: `values` have another shape or dtype.
         """
         array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
         if array.shape != self.shape or array.dtype != np.float32:
