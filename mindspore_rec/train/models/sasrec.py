@@ -33,9 +33,10 @@ class SASRec(NextItemNetwork):
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.
 
-    The candidate of a history is the row's category with the same `table` as the history. A side
-    column with keys extends the vectors of the events, and the category with the same `table` as
-    this column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history; an
+    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
+    vectors of the events, and the category with the same `table` as this column extends the
+    candidate. Numbers and times of events are not read.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
     https://arxiv.org/abs/1808.09781. The paper has no other columns and no linear part, and its

@@ -33,6 +33,9 @@ def check_coefficient(value: int) -> int:
     eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.
     Admission by count and eviction by frequency read the counts of ids.
 
+    Raises:
+        TypeError, ValueError: `value` is not an int in `[1, 2**20]`.
+
     Example:
         >>> check_coefficient(3)
         3
@@ -56,6 +59,9 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
 
 def check_max_norm(value: float | None) -> float | None:
     """Check and return a `max_norm`, None or a number above 0.
+
+    Raises:
+        TypeError, ValueError: `value` is neither None nor a finite number above 0.
 
     Example:
         >>> check_max_norm(1)
@@ -106,6 +112,9 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 
 def check_padding_key(value: int | None) -> int | None:
     """Check and return a `padding_key`, None or an int64.
+
+    Raises:
+        TypeError, ValueError: `value` is neither None nor an int in the range of int64.
 
     Example:
         >>> check_padding_key(-1)

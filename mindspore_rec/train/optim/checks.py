@@ -98,7 +98,12 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number."""
+    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number.
+
+    Raises:
+        TypeError: `value` is neither a number nor a Cell.
+        ValueError: the number is negative, NaN or infinite.
+    """
     if isinstance(value, Cell):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):

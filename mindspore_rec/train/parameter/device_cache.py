@@ -144,8 +144,8 @@ class DeviceTier(nn.Cell):
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.
-            padding_key: the lookup's padding key.
-            faae_coefficient: the lookup's coefficient.
+            padding_key: the lookup's padding key. Default: none.
+            faae_coefficient: the lookup's coefficient. Default: 1.
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the

@@ -103,7 +103,7 @@ class DynamicTable(TableParameter):
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
                 over the following training steps. For both values of `at_once`, lookups never
-                return the value of an expired row.
+                return the value of an expired row. Default: False.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -197,8 +197,8 @@ class DynamicTable(TableParameter):
         Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. All handles of the
         table are valid until any row leaves the table (evict, erase, clear) or the table is bound
-        to an optimizer with another rule. An invalid handle raises `StaleHandleError`. A forged handle also raises
-        `StaleHandleError`, because only the table can compute a handle's tag.
+        to an optimizer with another rule. An invalid handle raises `StaleHandleError`. A forged
+        handle also raises `StaleHandleError`, because only the table can compute a handle's tag.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.

@@ -52,7 +52,8 @@ class HashTable(DynamicTable):
         value_shape: shape of one value, with `config.embedding_dim` elements in total. Default: one
             dimension.
         key_tensor: initial keys, int32 or int64 `[n]`. Default: none.
-        value_tensor: values of the initial keys, `[n, *value_shape]` of the value dtype.
+        value_tensor: values of the initial keys, `[n, *value_shape]` of the value dtype. Default:
+            none.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -206,8 +207,9 @@ class HashTable(DynamicTable):
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
                 differentiable if an optimizer trains the table. False for a read: the table does
-                not change, no gradient flows, and the result for a key without a row is
+                not change, and no gradient flows. For a key without a row, the result of a read is
                 `serving_unknown_value`, or `unknown_value` if `serving_unknown_value` is not set.
+                Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -258,7 +260,11 @@ class HashTable(DynamicTable):
         return self
 
     def contains(self, key_tensor: Tensor) -> Tensor:
-        """Return a bool Tensor of the keys' shape, True for each key with a row."""
+        """Return a bool Tensor of the keys' shape, True for each key with a row.
+
+        Raises:
+            TypeError: `key_tensor` is a Python number, tuple or list.
+        """
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         return self._contains(key_tensor, self.descriptor)
@@ -327,7 +333,7 @@ class HashTable(DynamicTable):
                 1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
                 values. A row counts as modified if it was set by `put`, updated by a step, or
                 looked up in training. With several workers, `incremental` must be False;
-                `RecCheckpoint` writes the changes of all workers.
+                `RecCheckpoint` writes the changes of all workers. Default: False.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,

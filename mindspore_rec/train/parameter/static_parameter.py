@@ -41,7 +41,7 @@ class StaticParameter(TableParameter):
         vocab_size: number of ids, 1 to 2**35.
         embedding_dim: number of floats in a row, 1 to 8192.
         param_init: initial values: a number, an initializer's name or object as for `MapParameter`,
-            or a float32 Tensor `[vocab_size, embedding_dim]`.
+            or a float32 Tensor `[vocab_size, embedding_dim]`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
         out_of_range: as for `TableConfig`. Default: 'error'.

@@ -329,7 +329,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         `rows` is the number of rows in all tiers. The table keeps this number up to date, so the
         call does not count rows. `rows` includes rows that are due for eviction but not yet
-        removed. Byte counts are for allocated memory, including room for growth.
+        removed. Byte counts are for allocated memory, including room for growth. For a static
+        table, `rows` is `vocab_size`, and byte counts include all rows. But a row that training has
+        never looked up takes only address space.
 
         For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
         number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
