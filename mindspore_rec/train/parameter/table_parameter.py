@@ -278,7 +278,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """True if training changes the table; a frozen table is only read, in any mode."""
+        """True if training changes the table; lookups only read a frozen table, in any mode."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter

@@ -187,7 +187,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
 
     Args:
         group: all workers.
-        what: what the settings belong to, for the message.
+        what: name of the object with the settings, for the message.
         mine: settings of this worker by name, as JSON values.
 
     Raises:
