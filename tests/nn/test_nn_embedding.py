@@ -15,9 +15,12 @@ from mindspore_rec import (
     EmbeddingLookup,
     HashEmbeddingLookup,
     MapParameter,
+    StaticParameter,
+    TableConfig,
     optim,
     tables_of,
 )
+from mindspore_rec.nn import TableLookup
 from tests.support.networks import LogitOf, Product, SumOfLookups, Weighed
 
 RNG = np.random.default_rng(11)
@@ -307,3 +310,15 @@ def test_a_list_of_26_tables_learns(mode, unique, how) -> None:
     for i, table in enumerate(tables_of(net)):
         assert sorted(table.row_keys().tolist()) == sorted(set(keys[:, i].tolist()))
         assert table.step == steps
+
+
+def test_a_lookup_in_a_static_table_has_no_coefficient(unique) -> None:
+    config = TableConfig(4, name=unique(), vocab_size=9)
+    lookups = [
+        lambda: TableLookup(config, faae_coefficient=2),
+        lambda: TableLookup(table=StaticParameter(config=config), faae_coefficient=2),
+    ]
+    for make in lookups:
+        with pytest.raises(ValueError, match="faae_coefficient is for hash tables"):
+            make()
+    assert TableLookup(config, faae_coefficient=1).embedding_table.name == config.name

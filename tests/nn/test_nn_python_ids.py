@@ -56,6 +56,7 @@ def test_keys_of_tables(unique: Any) -> None:
         lambda: table.get(LONG),
         lambda: table.get(5, False),
         lambda: table.put(LONG, value),
+        lambda: table.put(LONG, 1.0),
         lambda: table.put(Tensor(LONG), [0.0] * 200),
         lambda: table.erase(LONG),
         lambda: table.contains(LONG),

@@ -199,3 +199,15 @@ def test_mistakes_are_named_and_change_nothing(make) -> None:
     assert int(optimizer.global_step.asnumpy()[0]) == 0
     optimizer.apply_by_handle(ONES, handles)
     assert contents(table) != before[0]
+
+
+def test_a_later_optimizer_of_one_table_stops_the_step_of_all_tables(make) -> None:
+    first, second = make(), make()
+    optimizer = optim.SGD([first.anchor, second.anchor], 1.0)
+    handles = [table.lookup_with_handles(IDS)[1] for table in (first, second)]
+    optim.SGD([second.anchor], 1.0)
+    before = contents(first), contents(second)
+    with pytest.raises(RuntimeError, match=f"'{second.name}': another optimizer was created"):
+        optimizer.apply_by_handle([ONES, ONES], handles)
+    assert (contents(first), contents(second)) == before
+    assert int(optimizer.global_step.asnumpy()[0]) == 0

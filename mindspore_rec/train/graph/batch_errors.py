@@ -3,8 +3,8 @@
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. MindSpore raises TypeError, ValueError or RuntimeError for every cause.
-Therefore this module reads the text of the error, as `operator_errors` does. No other code in the
-library depends on the text of an error.
+Therefore this module reads the text of the error, as `operator_errors` does. Apart from one message
+of `fuse`, no other code in the library depends on the text of an error.
 """
 
 from __future__ import annotations

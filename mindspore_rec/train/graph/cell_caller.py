@@ -27,11 +27,13 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 class CellCaller:
     """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
-    In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
-    shorter last batch of an epoch) get separate static graphs, the fastest kind of graph. At the
-    third shape, a third graph is compiled for all sizes. In the third graph, the dimensions that
-    have varied are dynamic. The dynamic graph is about 10 to 30 % slower per step than the first
-    two graphs but needs no further compilation. A cell with its own `set_inputs` is not changed.
+    In GRAPH_MODE, MindSpore would compile a graph for each shape. In this class, the first two
+    shapes (a full batch and the shorter last batch of an epoch) get separate static graphs, the
+    fastest kind of graph. At the third shape, a third graph is compiled for all sizes. In the third
+    graph, the dimensions that have varied are dynamic. The dynamic graph is about 10 to 30 % slower
+    per step than the first two graphs but needs no further compilation. If the backbone has a true
+    attribute `varying_inputs`, the first graph is already dynamic in all first dimensions. A cell
+    with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.

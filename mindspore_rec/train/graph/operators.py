@@ -88,10 +88,10 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Give different attributes to operators of one function with different output dtypes.
+        """Set an attribute that differs if operators of one function differ in output dtypes.
 
-        PyNative mode caches dtypes by function and attributes. Without the attribute set here, an
-        operator would use the cached dtypes of another operator.
+        PyNative mode caches dtypes by function and attributes. Without the attribute, an operator
+        would use the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -183,6 +183,7 @@ def set_num_threads(num_threads: int) -> None:
         num_threads: number of threads, 1 to 1024.
 
     Raises:
+        TypeError: `num_threads` is not an int.
         ValueError: `num_threads` is out of range.
 
     Warns:

@@ -31,9 +31,9 @@ def as_tensors(
             and the column's index.
 
     Returns:
-        Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with the arrays unless `copy` is
-        True. Sharing is safe on the CPU in GRAPH_MODE, because a step has ended when its call
-        returns.
+        Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with C-contiguous arrays unless
+        `copy` is True. Sharing is safe on the CPU in GRAPH_MODE, because a step has ended when its
+        call returns.
 
     Raises:
         TypeError: a column is neither an array nor a Tensor, or does not contain numbers.

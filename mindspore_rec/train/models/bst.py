@@ -34,9 +34,10 @@ class BST(Network):
     block is a `HistoryTransformer`, and the first block adds the vectors of positions. If a history
     is empty, the candidate attends only to itself.
 
-    The candidate of a history is the row's category with the same `table` as the history. A side
-    column with keys extends the vectors of the events, and the category with the same `table` as
-    this column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history; an
+    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
+    vectors of the events, and the category with the same `table` as this column extends the
+    candidate. Numbers and times of events are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all
@@ -121,7 +122,7 @@ class BST(Network):
         self.append = _AppendCandidate()
         self.histories = len(self.candidates.dims)
         self.count = blocks
-        made: list[nn.Cell] = []  # all blocks of the first history, then of the next one
+        made: list[nn.Cell] = []  # first all blocks of the first history
         assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions

@@ -93,7 +93,7 @@ class DeepFM(Network):
         self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed, members)
         self.first_order = FirstOrder(self.features, f"{name}.first_order", seed, members)
         vectors = self.inputs.vectors_of_parts
-        self.parts = len(vectors)  # the others are numbers
+        self.parts = len(vectors)  # further parts are numbers
         self.pairs = FactorizationMachine(vectors, dim)
         self.deep = MLP(
             self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=members

@@ -30,9 +30,10 @@ class DIN(Network):
     that the row scores. The sum over the events is a `TargetAttention`: events similar to the
     candidate have more weight. An empty history has the sum 0.
 
-    The candidate of a history is the row's category with the same `table` as the history. A side
-    column with keys extends the vectors of the events, and the category with the same `table` as
-    this column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history; an
+    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
+    vectors of the events, and the category with the same `table` as this column extends the
+    candidate. Numbers and times of events are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.

@@ -40,8 +40,8 @@ class HSTU(NextItemNetwork):
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        time_buckets: number of learned biases of times in a block, 0 to 48. Default: 32, so that
-            differences of up to 2**31 seconds have separate biases.
+        time_buckets: number of learned biases of times in a block, 0 to 48, with buckets as in
+            `HistoryTransformer`. Default: 32; the last bias is for differences of 2**30 and more.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.

@@ -184,7 +184,11 @@ class Network(nn.Cell):
 
     @property
     def is_started(self) -> bool:
-        """True if `start_at` was called, or the network was trained or loaded."""
+        """True if the label scale was set or, without a label scale, a last bias is not 0.
+
+        Training, loading and `start_at` set these values. But if `start_at` sets the last biases
+        for rates of 0.5, the biases are 0, so the property stays False.
+        """
         if self.label_scale is not None:
             return self.label_scale.is_set
         return any(each.asnumpy().any() for each in self.last_biases)

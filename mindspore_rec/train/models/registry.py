@@ -88,7 +88,10 @@ def register(name: str, kind: _Kind | None = None) -> Any:
 
     Raises:
         TypeError: the class does not derive from `Network`.
-        ValueError: the name is empty, has a colon, or belongs to another model.
+        ValueError: the name is not a text, is empty or has a colon, or belongs to a model of this
+            package or of an installed package.
+
+    A class that this process has registered under the same name is replaced.
 
     Example:
         >>> from mindspore_rec import models

@@ -21,8 +21,9 @@ class SASRec(NextItemNetwork):
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
-    In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first, and
-    :math:`c_h` is the vector of the candidate, the item that the row scores. The state
+    In the formula, the vectors of the events of history h are :math:`v_{hj}`, oldest first, each
+    multiplied by the square root of its width. The vector :math:`c_h` belongs to the candidate, the
+    item that the row scores. The state
     :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
     a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
     row's other columns, x, to a vector that is added to the state. The linear part w has one weight
@@ -32,9 +33,10 @@ class SASRec(NextItemNetwork):
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.
 
-    The candidate of a history is the row's category with the same `table` as the history. A side
-    column with keys extends the vectors of the events, and the category with the same `table` as
-    this column extends the candidate. Numbers and times of events are not read.
+    The candidate of a history is the row's category with the same `table` as the history; an
+    `IntegerColumn` with this table also counts as a category. A side column with keys extends the
+    vectors of the events, and the category with the same `table` as this column extends the
+    candidate. Numbers and times of events are not read.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
     https://arxiv.org/abs/1808.09781. The paper has no other columns and no linear part, and its

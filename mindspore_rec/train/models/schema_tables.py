@@ -65,6 +65,9 @@ def table_config(
         name: name of the first group's table.
         seed: seed of the initial values.
         weights: True for a table of first-order weights. Default: False.
+
+    Raises:
+        ValueError: the schema has a named table and a numbered table of the same name.
     """
     described = schema.tables[group]
     seconds = described.eviction

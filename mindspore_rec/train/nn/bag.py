@@ -7,7 +7,7 @@ from mindspore import Tensor, nn
 
 from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.common.old_arguments import takes_old
-from mindspore_rec.train.nn.lookup import check_coefficient, check_padding_key
+from mindspore_rec.train.nn.lookup import check_coefficient, check_counts, check_padding_key
 from mindspore_rec.train.nn.new_tables import table_of
 from mindspore_rec.train.nn.old_arguments import InConfig
 from mindspore_rec.train.parameter.table_config import TableConfig
@@ -50,7 +50,8 @@ class EmbeddingBag(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: offsets or weights do not fit the ids.
+        RuntimeError: offsets or weights do not fit the ids, ids have the wrong dtype or are outside
+            the vocabulary, or the cell is in training and no optimizer trains the table.
 
     Example:
         >>> import mindspore as ms
@@ -77,9 +78,7 @@ class EmbeddingBag(nn.Cell):
         faae = check_coefficient(faae_coefficient)
         self.mode = check_one_of("mode", mode, tuple(COMBINERS))
         self.padding_key = check_padding_key(padding_key)
-        described = table.config if isinstance(table, TableParameter) else config
-        if isinstance(described, TableConfig) and described.vocab_size is not None and faae != 1:
-            raise ValueError("faae_coefficient is for hash tables; with vocab_size leave it out")
+        check_counts(table.config if isinstance(table, TableParameter) else config, faae)
         self.embedding_table = table_of("EmbeddingBag", config, table)
         self.embedding_table.refuse_device("an EmbeddingBag")
         self.embedding_size = self.embedding_table.dim

@@ -55,6 +55,7 @@ class CrossNet(CrossLayers):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
 
     Example:
         >>> from mindspore_rec.nn import CrossNet
@@ -136,6 +137,7 @@ class CrossNetV2(CrossLayers):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
 
     Example:
         >>> from mindspore_rec.nn import CrossNetV2

@@ -40,9 +40,9 @@ class CrossNetMix(CrossLayers):
     initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert. Biases
     start with 0. `mindspore.set_seed` seeds the initialization.
 
-    The experts of a layer are computed together: by one matrix product for all V, one matrix
-    product for all U, and one batched product for all C. On the CPU one operator computes all
-    layers, forward and backward, with matrix products by oneDNN.
+    In a layer, one matrix product multiplies by all V, and one matrix product by all U. For C, each
+    expert has a separate product. On the CPU one operator computes all layers, forward and
+    backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
@@ -71,6 +71,7 @@ class CrossNetMix(CrossLayers):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
 
     Example:
         >>> import numpy as np

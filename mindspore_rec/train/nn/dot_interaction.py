@@ -33,8 +33,8 @@ class DotInteraction(FusedLayer):
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        fields: number of embeddings F per row, 1 to 4096; at least 2 without `diagonal` and
-            `dense`.
+        fields: number of embeddings F per row, 1 to 4096; at least 2 if `diagonal` and `dense` are
+            both False.
         embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether to also return the product of each vector with itself. Default: False.
         dense: whether the cell has a second input, a dense vector, such as the bottom MLP's output

@@ -33,7 +33,7 @@ __all__ = ["apply_fuse", "fuse", "is_fused"]
 
 _FUSION = "_mindspore_rec_fusion"
 _CHILD = "fused_graph"
-_FEWEST_LAYERS = 2  # one is an operator by itself
+_FEWEST_LAYERS = 2  # a single layer is an operator by itself
 
 _Cell = TypeVar("_Cell", bound=nn.Cell)
 
@@ -41,23 +41,24 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `fuse` runs `construct` in Python, once for each value of `self.training`. The arguments are
-    stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
-    operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
-    `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `PiecewiseLinear`,
-    `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums, joins
-    (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`, such as
-    lookups and a final sigmoid, run unchanged. If the layers read Tensors with different numbers of
-    rows, the layers also run unchanged, with one warning. In a graph with dynamic shapes, the
-    operator raises an error if the numbers of rows differ.
+    `fuse` runs `construct` in Python, once for each value of `self.training` and for each number of
+    optional arguments. The arguments are stand-ins, which record the operations on Tensors. One
+    `FusedGraph` replaces the layers that an operator can compute. These layers are `MLP`,
+    `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+    `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum` and `nn.Dense`. The
+    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
+    other steps of `construct`, such as lookups and a final sigmoid, run unchanged. If the layers
+    read Tensors with different numbers of rows, the layers also run unchanged, with one warning. In
+    a graph with dynamic shapes, the operator raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call of `fuse`. A cell has changed if its type, its hooks, a child, or a
-    number or a function in an attribute differs. MindSpore's layers also compute the network,
-    without a warning, if an argument of a call is not a Tensor, unless the argument is omitted.
+    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or a child
+    differs. A cell has also changed if an attribute or a global name that it reads has another
+    number or function. MindSpore's layers also compute the network, without a warning, if an
+    argument of a call is not a Tensor, unless the argument is omitted.
 
     Args:
         cell: the network, not yet compiled.
@@ -119,8 +120,9 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     """Fuse a network of several layers, for `RecModel` and `TrainStep`.
 
     Some networks stay unchanged, without a warning. The unchanged networks are containers, train
-    steps, cells of a library, and networks with fewer than two unfused layers of
-    `mindspore_rec.nn`.
+    steps, cells of a library, cells with a `bprop` or a compiled `construct`, networks with fewer
+    than two unfused layers of `mindspore_rec.nn`, and networks without layers that one operator
+    could compute.
 
     Args:
         network: the network.
@@ -145,7 +147,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
         return
     cells = list(network.cells_and_names())
     if any(isinstance(cell, nn.Optimizer) for _, cell in cells):
-        return  # a train step, whose network was given to it
+        return  # a train step
     fused = {id(inside) for _, cell in cells if is_fused(cell) for inside in _cells_in(cell)}
     layers = [c for _, c in cells if isinstance(c, FusedLayer) and is_layer(c)]
     if sum(id(layer) not in fused for layer in layers) < _FEWEST_LAYERS:
@@ -154,7 +156,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
         _fuse(network, Signature(network, None), False)
     except NothingToFuseError:
         return
-    except Exception as error:  # a network that trains without an operator must go on training
+    except Exception as error:  # the network can train without an operator
         warnings.warn(
             f"the layers of {type(network).__name__} are operators of their own, which is slower, "
             f"for it cannot be fused: {error}. With fuse=False they are so without this warning",

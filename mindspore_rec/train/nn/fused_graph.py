@@ -21,7 +21,7 @@ from mindspore_rec.train.nn.fused.program import Columns, Program
 __all__ = ["FusedGraph"]
 
 _numbers = itertools.count()
-_told: set[int] = set()  # numbers of operators of which a warning was given
+_told: set[int] = set()  # numbers of operators about which a warning was given
 
 
 class FusedGraph(FusedLayer):
@@ -43,7 +43,7 @@ class FusedGraph(FusedLayer):
             `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
             activation. An `nn.Dense` joins its inputs. Each layer must be constructed for the
             widths of its inputs.
-        outputs: names of the steps whose outputs are returned. Default: the last one.
+        outputs: names of the steps whose outputs are returned. Default: the last step.
 
     Inputs:
         float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with the number of floats
@@ -54,8 +54,8 @@ class FusedGraph(FusedLayer):
 
     Raises:
         TypeError: a layer is not of a legal type.
-        ValueError: a name is unknown or used twice, a layer was made for different widths, or two
-            layers join the same value with different neighbours.
+        ValueError: `inputs` or `steps` is empty, a name is unknown or used twice, a layer was made
+            for different widths, or two layers join the same value with different neighbours.
 
     Example:
         >>> import numpy as np
@@ -116,9 +116,9 @@ class FusedGraph(FusedLayer):
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
-        self.moved: tuple[tuple[int, ...], ...] = ()  # of each layer's normalizations
+        self.moved: tuple[tuple[int, ...], ...] = ()  # offsets of statistics, by layer
         self.owner = type(self).__name__  # the network that warnings name
-        self.expects_rows = True  # whether an operator's error tells of dynamic shapes that differ
+        self.expects_rows = True  # the operator raises an error if dynamic numbers of rows differ
         self.number = next(_numbers)
         self._fuse()
 

@@ -46,7 +46,8 @@ class GroupedEmbedding(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         ValueError, RuntimeError: the ids have the wrong number of columns.
-        RuntimeError: the cell is in training, and no optimizer trains the tables.
+        RuntimeError: ids have the wrong dtype or are outside a vocabulary, or the cell is in
+            training and no optimizer trains the tables.
 
     The cell is modelled on the merged (grouped) embeddings of Rec SDK and the table batching of
     FBGEMM.

@@ -26,7 +26,7 @@ class IdDropout(nn.Cell):
     Args:
         rates: for each column of the ids, the probability that an id is dropped, in [0, 1).
         padding_key: the key that replaces dropped ids.
-        seed: seed of the masks, at least 0.
+        seed: seed of the masks, at least 0. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, len(rates)]`.

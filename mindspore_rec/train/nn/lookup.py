@@ -17,6 +17,7 @@ from mindspore_rec.train.parameter.table_parameter import TableParameter
 __all__ = [
     "TableLookup",
     "check_coefficient",
+    "check_counts",
     "check_max_norm",
     "check_output_dtype",
     "check_padding_key",
@@ -32,6 +33,9 @@ def check_coefficient(value: int) -> int:
     eviction". Each occurrence of an id in a lookup adds this coefficient to the id's count.
     Admission by count and eviction by frequency read the counts of ids.
 
+    Raises:
+        TypeError, ValueError: `value` is not an int in `[1, 2**20]`.
+
     Example:
         >>> check_coefficient(3)
         3
@@ -39,8 +43,25 @@ def check_coefficient(value: int) -> int:
     return check_int("faae_coefficient", value, 1, MAX_COEFFICIENT)
 
 
+def check_counts(config: Any, faae_coefficient: int) -> None:
+    """Raise ValueError if a coefficient other than 1 is set for a static table, without counts.
+
+    Args:
+        config: description of the lookup's table; anything else is not checked.
+        faae_coefficient: the lookup's coefficient.
+
+    Example:
+        >>> check_counts(TableConfig(8, vocab_size=100), 1)
+    """
+    if isinstance(config, TableConfig) and config.vocab_size is not None and faae_coefficient != 1:
+        raise ValueError("faae_coefficient is for hash tables; with vocab_size leave it out")
+
+
 def check_max_norm(value: float | None) -> float | None:
     """Check and return a `max_norm`, None or a number above 0.
+
+    Raises:
+        TypeError, ValueError: `value` is neither None nor a finite number above 0.
 
     Example:
         >>> check_max_norm(1)
@@ -92,6 +113,9 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 def check_padding_key(value: int | None) -> int | None:
     """Check and return a `padding_key`, None or an int64.
 
+    Raises:
+        TypeError, ValueError: `value` is neither None nor an int in the range of int64.
+
     Example:
         >>> check_padding_key(-1)
         -1
@@ -140,7 +164,8 @@ class TableLookup(nn.Cell):
             this limit. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
-            Admission by count and eviction by frequency read the counts of ids. Default: 1.
+            Admission by count and eviction by frequency read the counts of ids. Only for hash
+            tables. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
             `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
             and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,
@@ -187,6 +212,8 @@ class TableLookup(nn.Cell):
         check_max_norm(max_norm)
         check_padding_key(padding_key)
         check_coefficient(faae_coefficient)
+        described = table.config if isinstance(table, TableParameter) else config
+        check_counts(described, faae_coefficient)
         table = table_of(type(self).__name__, config, table)
         self.embedding_table = table
         self.embedding_size = table.dim

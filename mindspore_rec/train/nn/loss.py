@@ -40,7 +40,8 @@ class BCEWithLogitsLoss(nn.LossBase):
         pos_weight: Tensor that scales the losses of positive labels. Default: none.
 
     Inputs:
-        - **input** (Tensor): logits of any shape, float32, float16 or bfloat16.
+        - **input** (Tensor): logits of any shape, float32 or float16; on devices other than the
+          CPU also bfloat16.
         - **target** (Tensor): labels of the same shape as `input`, usually in [0, 1].
 
     Outputs:
@@ -50,7 +51,8 @@ class BCEWithLogitsLoss(nn.LossBase):
     Raises:
         TypeError: a weight is a Parameter, or an input is not a Tensor of a supported dtype.
         ValueError: the reduction is unknown, or the shapes of the inputs differ.
-        RuntimeError: the shapes of the inputs differ and are known only when the graph runs.
+        RuntimeError: the shapes of the inputs differ and are known only when the graph runs; or an
+            input is bfloat16 on the CPU in PyNative mode.
         NotImplementedError: a second derivative is computed.
 
     Supported platforms:

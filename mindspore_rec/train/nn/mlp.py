@@ -73,6 +73,7 @@ class MLP(FusedLayer):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
 
     Example:
         >>> import numpy as np
@@ -106,7 +107,7 @@ class MLP(FusedLayer):
         width = sum(self.in_features)
         first: Initializer = HeUniform() if activation in _RECTIFIERS else XavierUniform()
         layers: list[nn.Cell] = []
-        dense: list[int] = []  # where the products, normalizations and dropouts are
+        dense: list[int] = []  # indexes of the products, the normalizations and the dropouts
         norms: list[int] = []
         drops: list[int] = []
         for units in hidden:
@@ -128,7 +129,7 @@ class MLP(FusedLayer):
         self.normalizes = batch_norm
         self.hidden = len(hidden)
         self.dense, self.norms, self.drops = tuple(dense), tuple(norms), tuple(drops)
-        self.moved: tuple[int, ...] = ()  # where a step leaves the new moving statistics
+        self.moved: tuple[int, ...] = ()  # offsets of the new moving statistics
         self.layers = nn.SequentialCell(layers)
         self._fuse()
 

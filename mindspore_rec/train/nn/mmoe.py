@@ -75,6 +75,7 @@ class MMoE(FusedLayer):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError, RuntimeError: the number or the widths of the inputs are wrong.
 
     Example:
         >>> import numpy as np

@@ -26,7 +26,8 @@ class VocabularyLookup(nn.Cell):
         output_dtype: as for `TableLookup`; only for a StaticParameter.
 
     Attributes:
-        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'.
+        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'. In an `EmbeddingLookup`, the
+            argument `target`.
         vocab_size: number of ids.
         embedding_size: number of floats in a row.
         embedding_table: the StaticParameter or Parameter.

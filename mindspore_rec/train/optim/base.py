@@ -357,8 +357,8 @@ class SparseOptimizer(nn.Optimizer):
         """Do one step of tables only, outside a graph, with handles from `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
-        admitted are dropped. The call counts as one step of the optimizer. The call either does the
-        whole step or changes nothing.
+        admitted are dropped. The call counts as one step of the optimizer. If the call raises
+        one of the errors below, no row has changed.
 
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of
@@ -369,6 +369,7 @@ class SparseOptimizer(nn.Optimizer):
         Raises:
             StaleHandleError: a row has left the table since `lookup_with_handles` returned the
                 handles.
+            RuntimeError: a later optimizer has been bound to one of the tables.
             ValueError: this optimizer does not train the table of the handles, or the shapes do not
                 fit.
 

@@ -98,7 +98,12 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number."""
+    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number.
+
+    Raises:
+        TypeError: `value` is neither a number nor a Cell.
+        ValueError: the number is negative, NaN or infinite.
+    """
     if isinstance(value, Cell):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -120,8 +125,10 @@ def check_groups(params: Any) -> list[Any]:
             "grad_centralization", or a dict with the key "order_params".
 
     Raises:
-        TypeError: `params` contains neither Parameters nor groups, or contains both.
-        ValueError: `params` is empty, or a setting in a group is out of range.
+        TypeError: `params` contains neither Parameters nor groups, or contains both, or a setting
+            in a group is of the wrong type.
+        ValueError: `params` is empty, a group has neither "params" nor "order_params", or a setting
+            in a group is out of range.
     """
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
         raise TypeError(

@@ -24,7 +24,7 @@ class CombinedOptimizer(nn.Optimizer):
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combined optimizer is one step of each part, and all parts
     share one `global_step`. The combination owns its parts: from now on, do not call the parts
-    directly.
+    directly. The only exception is the method `apply_by_handle`, which the combination lacks.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
@@ -34,9 +34,11 @@ class CombinedOptimizer(nn.Optimizer):
             part clips by its own limit. Default: None.
 
     Raises:
-        TypeError: an element of `optimizers` is not an optimizer of this package.
+        TypeError: `optimizers` is not an iterable of optimizers of this package, or
+            `clip_global_norm` is not a number.
         ValueError: `optimizers` is empty, two parts have different loss scales or the same
-            parameter or table, or both the combination and a part clip gradients.
+            parameter or table, both the combination and a part clip gradients, or
+            `clip_global_norm` is out of range.
 
     Example:
         >>> from mindspore import nn
@@ -54,7 +56,7 @@ class CombinedOptimizer(nn.Optimizer):
         ['wide.weight', 'wide.bias', 'weight', 'bias']
     """
 
-    learning_rate: Any  # made by nn.Optimizer, replaced by one for each parameter
+    learning_rate: Any  # made by nn.Optimizer, replaced by one rate per parameter
 
     def __init__(
         self, optimizers: Iterable[SparseOptimizer], clip_global_norm: float | None = None

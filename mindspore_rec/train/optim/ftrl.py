@@ -46,7 +46,7 @@ class FTRL(SparseOptimizer):
 
     Raises:
         TypeError: an argument has a wrong type.
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of its range, or the learning rate is not constant.
 
     Example:
         >>> from mindspore import nn

@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.train.graph.operators import StaleHandleError
-from mindspore_rec.train.optim.tables import table_of
+from mindspore_rec.train.optim.tables import check_bound, table_of
 
 __all__ = ["apply_by_handle"]
 
@@ -55,6 +55,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
             )
         parts.append((places[number], owner, grad, handle))
     tables = {place: owner for place, owner, _, _ in parts}
+    check_bound(optimizer, tables.values())
     try:
         for _, owner, grad, handle in parts:
             owner.accumulate_by_handle(handle, grad)

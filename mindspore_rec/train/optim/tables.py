@@ -11,7 +11,7 @@ from typing import Any
 from mindspore import Parameter
 from mindspore.nn import Cell
 
-__all__ = ["bind_table", "check_covered", "table_of", "trainable_tables"]
+__all__ = ["bind_table", "check_bound", "check_covered", "table_of", "trainable_tables"]
 
 # Maps a native table id to a tuple: the optimizer that trains the table, the optimizer's rule, and
 # the id of the binding.
@@ -58,6 +58,27 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
         owner.device.bind()
     _trainers[owner.id] = (weakref.ref(optimizer), rule, number)
     return int(number)
+
+
+def check_bound(optimizer: Any, owners: Iterable[Any]) -> None:
+    """Raise RuntimeError if a later optimizer has been bound to one of the tables.
+
+    Args:
+        optimizer: the optimizer that is about to update the tables.
+        owners: owners of the tables, which the optimizer was bound to.
+
+    Example:
+        >>> from mindspore_rec import SGD, MapParameter
+        >>> table = MapParameter("doc.check_bound")
+        >>> optimizer = SGD([table.anchor])
+        >>> check_bound(optimizer, [table])
+    """
+    for owner in owners:
+        if _trainers[owner.id][2] != optimizer.table_bindings[owner.id]:
+            raise RuntimeError(
+                f"table '{owner.name}': another optimizer was created for this table later; this "
+                "one can no longer step"
+            )
 
 
 def check_covered(net: Cell, optimizer: Any) -> None:

@@ -6,7 +6,7 @@ so they include the anchor of a table but not its rows. A checkpoint without row
 silently into a table with other rows or no rows. So each anchor has a random number that identifies
 the table among all processes. If a load sets a number other than the anchor's number, the loaded
 weights belong to other rows. After such a load, lookups of the table raise an error until the
-table's rows are loaded too.
+table's rows are loaded too, or `keep_rows` is called.
 
 The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
 to a sum of squares over all parameters, such as a penalty.

@@ -9,7 +9,7 @@ still stores counts and ages, and decides about admission. The newest value of a
 the cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
 lower tier reads the row.
 
-There are two forms of one tier, with the same results:
+There are two forms of one tier, whose results are equal up to rounding:
 
 * *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
@@ -144,8 +144,8 @@ class DeviceTier(nn.Cell):
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.
-            padding_key: the lookup's padding key.
-            faae_coefficient: the lookup's coefficient.
+            padding_key: the lookup's padding key. Default: none.
+            faae_coefficient: the lookup's coefficient. Default: 1.
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the

@@ -63,6 +63,7 @@ class DynamicTable(TableParameter):
                 occurrence; 0 freezes the counts; None or -1 admits every key.
 
         Raises:
+            TypeError: `threshold` is neither an int nor None.
             ValueError: `threshold` is out of range, or the table admits by probability.
 
         Example:
@@ -87,6 +88,7 @@ class DynamicTable(TableParameter):
                 from 'lfu_decay' and 'score', because these orders store a number in every row.
 
         Raises:
+            TypeError: `eviction` is neither an `Eviction` nor None.
             ValueError: the eviction order would change to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
@@ -101,7 +103,7 @@ class DynamicTable(TableParameter):
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
                 over the following training steps. For both values of `at_once`, lookups never
-                return the value of an expired row.
+                return the value of an expired row. Default: False.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -146,7 +148,10 @@ class DynamicTable(TableParameter):
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
-        """Return the keys that were evicted since the last call."""
+        """Return the keys that were evicted and collected since the last call.
+
+        Only `collect_evicted(True)` starts the collection of keys.
+        """
         taken = self._synchronised().take_evicted()
         names = np.array(["", *_native.EVICTION_REASONS.values()])
         return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])
@@ -163,6 +168,9 @@ class DynamicTable(TableParameter):
             last lookup, and norm. If a key has no row, the `Explanation` also contains the reason:
             the key was not admitted, or the key's row was evicted. The table stores information
             about its last few thousand evictions.
+
+        Raises:
+            TypeError, ValueError: `key` is not an int64.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -187,10 +195,10 @@ class DynamicTable(TableParameter):
         """Return the rows of a training lookup outside a graph, and handles for training the rows.
 
         Keys are inserted and counted as in any training lookup. A handle is the location of a row:
-        `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
-        until a row leaves the table (evict, erase, clear) or the table is bound to an optimizer
-        with another rule. An invalid handle raises `StaleHandleError`. A forged handle also raises
-        `StaleHandleError`, because only the table can compute a handle's tag.
+        `optimizer.apply_by_handle(grads, handles)` finds the row without its id. All handles of the
+        table are valid until any row leaves the table (evict, erase, clear) or the table is bound
+        to an optimizer with another rule. An invalid handle raises `StaleHandleError`. A forged
+        handle also raises `StaleHandleError`, because only the table can compute a handle's tag.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.

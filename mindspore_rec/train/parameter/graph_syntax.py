@@ -24,7 +24,7 @@ def _cell_getitem(cell: Any, key: Any) -> Any:
 @setitem.register("Function", "Tensor", "Number")
 def _cell_setitem(cell: Any, key: Any, value: Any) -> Any:
     cell.__setitem__(key, value)
-    return cell  # the compiler binds the name on the left to what this returns
+    return cell  # the compiler assigns the returned value to the name on the left
 
 
 @in_.register("Tensor", "Function")

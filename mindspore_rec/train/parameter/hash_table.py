@@ -43,7 +43,8 @@ class HashTable(DynamicTable):
     `m[key] = value`), but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the
     table, not of its Parameter. All lookups of a frozen table, even `get`, leave the table
     unchanged. Outside a graph, keys and values may be NumPy arrays, with int32 or int64 keys and
-    float32 values. If the key dtype is int32, keys must be in the range of int32.
+    float32 values. If the key dtype is int32, Tensors of keys must be int32, and int64 arrays must
+    contain only keys in the range of int32.
 
     Args:
         config: description of the table, without `vocab_size`. The default name is
@@ -51,7 +52,8 @@ class HashTable(DynamicTable):
         value_shape: shape of one value, with `config.embedding_dim` elements in total. Default: one
             dimension.
         key_tensor: initial keys, int32 or int64 `[n]`. Default: none.
-        value_tensor: values of the initial keys, `[n, *value_shape]` of the value dtype.
+        value_tensor: values of the initial keys, `[n, *value_shape]` of the value dtype. Default:
+            none.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -132,7 +134,7 @@ class HashTable(DynamicTable):
 
     @property
     def permit_filter_value(self) -> int:
-        """Number of occurrences at which a key is admitted; 1 if admission is not by count."""
+        """Threshold of the `CountAdmission`; 1 if the table has another admission policy."""
         count = self.admission.threshold if isinstance(self.admission, CountAdmission) else 1
         return 1 if count is None else count
 
@@ -144,12 +146,12 @@ class HashTable(DynamicTable):
 
     @property
     def unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value of a key without a row: `config.unknown_value`."""
+        """Value of a key without a row: `config.unknown_value`; None for the default."""
         return self.config.unknown_value
 
     @property
     def serving_unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value of a key without a row in evaluation: `config.serving_unknown_value`."""
+        """Value of a key without a row in evaluation; None if it is not set."""
         return self.config.serving_unknown_value
 
     @property
@@ -189,7 +191,7 @@ class HashTable(DynamicTable):
 
     def __call__(self, key_tensor: Any) -> Any:
         """Return `get(key_tensor)`."""
-        if isinstance(key_tensor, np.ndarray):  # which MindSpore's own call does not take
+        if isinstance(key_tensor, np.ndarray):  # MindSpore's own call refuses arrays
             return self.get(key_tensor)
         return super().__call__(key_tensor)
 
@@ -201,15 +203,19 @@ class HashTable(DynamicTable):
         """Return the values of keys.
 
         Args:
-            key_tensor: keys, int32 or int64, of any shape.
+            key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
                 differentiable if an optimizer trains the table. False for a read: the table does
-                not change, no gradient flows, and the result for a key without a row is
-                `unknown_value`.
+                not change, and no gradient flows. For a key without a row, the result of a read is
+                `serving_unknown_value`, or `unknown_value` if `serving_unknown_value` is not set.
+                Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
+
+        Raises:
+            TypeError: `key_tensor` is a Python number, tuple or list.
         """
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
@@ -227,12 +233,17 @@ class HashTable(DynamicTable):
         contains the number of stored keys.
 
         Args:
-            key_tensor: keys, int32 or int64, of any shape.
+            key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or one number for all keys.
 
         Returns:
             This table.
+
+        Raises:
+            TypeError: `key_tensor` is a Python number, tuple or list.
         """
+        if isinstance(key_tensor, (int, float, tuple, list)):
+            raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         if isinstance(value_tensor, (int, float)):
             value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
         self._put(key_tensor, value_tensor, self.descriptor)
@@ -249,7 +260,11 @@ class HashTable(DynamicTable):
         return self
 
     def contains(self, key_tensor: Tensor) -> Tensor:
-        """Return a bool Tensor of the keys' shape, True for each key with a row."""
+        """Return a bool Tensor of the keys' shape, True for each key with a row.
+
+        Raises:
+            TypeError: `key_tensor` is a Python number, tuple or list.
+        """
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         return self._contains(key_tensor, self.descriptor)
@@ -318,11 +333,14 @@ class HashTable(DynamicTable):
                 1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
                 values. A row counts as modified if it was set by `put`, updated by a step, or
                 looked up in training. With several workers, `incremental` must be False;
-                `RecCheckpoint` writes the changes of all workers.
+                `RecCheckpoint` writes the changes of all workers. Default: False.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
             statuses int32 `[n]`.
+
+        Raises:
+            ValueError: `incremental` is True, and there are several workers.
         """
         native, mark = self._synchronised(), self.marks.held(_EXPORT)
         self._check_incremental(incremental)
@@ -352,6 +370,10 @@ class HashTable(DynamicTable):
                 1 GiB.
 
         Returns: keys, values, statuses, and True for the last slice.
+
+        Raises:
+            ValueError: `slice_bytes` is less than 1; `incremental` differs from the earlier calls
+                of the same export; or `incremental` is True, and there are several workers.
         """
         if slice_bytes < 1:
             raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")
@@ -382,7 +404,11 @@ class HashTable(DynamicTable):
             data: keys `[n]`, values (one row per key that is not erased), and statuses `[n]`.
 
         Raises:
-            ValueError: the lengths do not match; the table does not change.
+            TypeError: keys are not int32 or int64, or values are not float32.
+            ValueError: shapes do not match, a status is unknown, or a key is outside the range of
+                the key dtype.
+
+        After a TypeError or ValueError, the table is unchanged.
         """
         if len(data) != 3:
             raise ValueError(
@@ -437,6 +463,9 @@ class HashTable(DynamicTable):
         Args:
             init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'
                 for the initializer of this table. Default: 'same'.
+
+        Raises:
+            TypeError, ValueError: `init` is not a legal initializer.
         """
         if not (isinstance(init, str) and init == "same"):
             row_initializer(init, fan_in=self.dim, fan_out=self.dim, argument="init")

@@ -64,7 +64,8 @@ def row_initializer(
 
     Raises:
         TypeError: `initializer` has an unsupported type.
-        ValueError: the name is unknown, or a number is not finite.
+        ValueError: the name or the kind of the Initializer is unknown, or a number is not finite
+            or out of range.
 
     Example:
         >>> row_initializer("normal", fan_in=16, fan_out=16, argument="initializer")

@@ -41,7 +41,7 @@ class StaticParameter(TableParameter):
         vocab_size: number of ids, 1 to 2**35.
         embedding_dim: number of floats in a row, 1 to 8192.
         param_init: initial values: a number, an initializer's name or object as for `MapParameter`,
-            or a float32 Tensor `[vocab_size, embedding_dim]`.
+            or a float32 Tensor `[vocab_size, embedding_dim]`. Default: 'normal'.
         name: name of the table. If two open tables have the same name, only the newer table can be
             used. Default: `embedding_table_<n>`.
         out_of_range: as for `TableConfig`. Default: 'error'.
@@ -49,6 +49,12 @@ class StaticParameter(TableParameter):
         seed: seed of the initial values. Default: 0.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, in place of the other arguments.
+
+    Raises:
+        TypeError: an argument is of the wrong type or missing.
+        ValueError: an argument is out of range; or `config` is set together with another argument
+            that describes the table; or a tier contains rows of an earlier run.
+        OSError, RemoteError: a tier cannot be opened.
 
     Example:
         >>> from mindspore_rec import StaticParameter
@@ -123,6 +129,9 @@ class StaticParameter(TableParameter):
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
+
+        Raises:
+            ValueError: `values` have another shape or dtype.
         """
         self.set_data(values)
         self._rows_given = None
@@ -132,6 +141,9 @@ class StaticParameter(TableParameter):
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
+
+        Raises:
+            ValueError: `values` have another shape or dtype.
         """
         array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
         if array.shape != self.shape or array.dtype != np.float32:

@@ -46,7 +46,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
     if not named:
         return named
     del named
-    gc.collect()  # a network that nobody holds any more: cells are in reference cycles
+    gc.collect()  # frees unused networks, whose cells are in reference cycles
     return _named(name, scope)
 
 
@@ -80,7 +80,7 @@ def _named_table(config: TableConfig) -> _native.Table:
     arguments = {**config.native_arguments(), "scope": current_scope()}
     if current_scope():
         _check_replaceable(config)  # tiers have no scopes
-    worker_group()  # under a launcher the table is over all workers, who must have met before
+    worker_group()  # with a launcher, the table spans all workers, which must be connected first
     try:
         return _native.Table(**arguments)
     except NameTakenError:
@@ -117,7 +117,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
     gradient, the graph first computes all gradients of the table, and then runs the table's
     optimizer step. The anchor's gradient also serves as a token: the step raises an error if
-    arithmetic has changed its value.
+    arithmetic has changed the token's value.
 
     If two tables have the same name, the newer table is used. So a notebook cell that constructs a
     network can run twice. The older table keeps its rows. But as long as the newer table is open,
@@ -278,12 +278,12 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """True if training changes the table; a frozen table is only read, in any mode."""
+        """True if training changes the table; lookups only read a frozen table, in any mode."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        if "_table" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
+        if "_table" in self.__dict__:  # nn.Cell's constructor runs before there is an anchor
             self.anchor.requires_grad = value
             self._table.set_trainable(value)
 
@@ -327,9 +327,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers, and is available without counting rows. `rows`
-        includes rows that are due for eviction but not yet removed. Byte counts are for allocated
-        memory, including room for growth.
+        `rows` is the number of rows in all tiers. The table keeps this number up to date, so the
+        call does not count rows. `rows` includes rows that are due for eviction but not yet
+        removed. Byte counts are for allocated memory, including room for growth. For a static
+        table, `rows` is `vocab_size`, and byte counts include all rows. But a row that training has
+        never looked up takes only address space.
 
         For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
         number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
@@ -346,7 +348,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
         statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
         `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
-        `index_bytes` and `buffer_bytes`.
+        `index_bytes` and `buffer_bytes`. If the table has rows on a device, names with the prefix
+        `device_` are for the device tier.
         """
         return self._synchronised().stats()
 
@@ -355,7 +358,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         Raises:
             ValueError: the table has no tier below host memory.
-            OSError: a write to the tier fails.
+            OSError, RemoteError: a write to a tier fails.
         """
         if self.cache is None or not self.cache.has_lower_tier:
             raise ValueError(f"table '{self.name}': has no tier below host memory to write to")

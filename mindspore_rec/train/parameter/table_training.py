@@ -75,7 +75,7 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: the optimizer's step number, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 to accept any bound optimizer.
+            binding: the number from `bind_optimizer`; 0 to accept any bound optimizer. Default: 0.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 
@@ -89,6 +89,9 @@ class TableTraining(NativeAccess):
 
         Returns: The index of this prefetch, which is greater than the indexes of earlier
             prefetches.
+
+        Raises:
+            ValueError: too many prefetches have not ended.
         """
         return self._synchronised().prefetch(ids)
 
@@ -97,6 +100,7 @@ class TableTraining(NativeAccess):
 
         Raises:
             OSError, RuntimeError: a tier cannot be read.
+            ValueError: no prefetch has this number.
         """
         return self._synchronised().prefetch_wait(number)
 
@@ -111,5 +115,8 @@ class TableTraining(NativeAccess):
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return calls and total nanoseconds per operator ('lookup', 'accumulate', 'step')."""
+        """Return calls and total nanoseconds per kind of operator.
+
+        The kinds are 'lookup', 'accumulate', 'step', and 'map' for the methods of `HashTable`.
+        """
         return self._synchronised().op_times()

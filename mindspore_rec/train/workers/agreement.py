@@ -28,19 +28,19 @@ class State(IntEnum):
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches
-    WAITING = 2  # nothing yet: its data keep it waiting
-    NOTHING = 3  # nothing, for it did not read
-    FAILED = 4  # an error of its data
+    WAITING = 2  # no batch yet: the worker waits for its data
+    NOTHING = 3  # no batch, because the worker did not read
+    FAILED = 4  # reading the data raised an error
 
 
 class Flag(IntFlag):
     """Facts about a worker, sent in a round in addition to its `State`."""
 
     STOP = 1  # end the training before the next step
-    NEEDS_BATCH = 2  # has no batch with rows, now or before
-    IDS_KNOWN = 4  # knows which columns are ids
+    NEEDS_BATCH = 2  # the worker never had a batch with rows
+    IDS_KNOWN = 4  # the worker knows which columns are ids
     CONDITION = 8  # its data ended by a condition, which ends all workers' data
-    CHECKED = 16  # rows and fingerprint must be the other workers'
+    CHECKED = 16  # `rows` and `fingerprint` must be the same on all workers
 
 
 class Word(NamedTuple):
@@ -55,7 +55,7 @@ class Word(NamedTuple):
         rows: number of rows in the whole batch, of which the worker's batch is a part.
         event_time: latest event time in the worker's batch; 0 without event times.
         fingerprint: digest of the whole batch, of which the worker's batch is a part.
-        columns: digest of each column's dtype and number of dimensions.
+        columns: digest of the dtypes and the numbers of dimensions of all columns.
     """
 
     purpose: int

@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """If one worker stops, stop all workers and give them the reason."""
+        """Do nothing; with several workers, stop all workers if one worker stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if, on some worker, a signal has stopped the training."""
@@ -83,7 +83,7 @@ class Alone:
         return own
 
     def finish(self, summary: TrainSummary) -> None:
-        """Add to a summary the seconds that each worker waited for other workers."""
+        """Do nothing; with several workers, add each worker's waiting time to a summary."""
 
 
 class Peers(Alone):
@@ -115,7 +115,7 @@ class Peers(Alone):
         """Return the next batch from `read(most)`; None at the end or if the workers stop."""
         rounds = self._agreement.rounds
         batch = read(most)
-        if self._agreement.rounds == rounds:  # it was read before: only whether to stop is asked
+        if self._agreement.rounds == rounds:  # the batch was read before
             self.feed.agree_stop()
         if self.feed.stopped:
             return None
@@ -187,7 +187,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
 
     Args:
         group: all workers.
-        what: what the settings belong to, for the message.
+        what: name of the object with the settings, for the message.
         mine: settings of this worker by name, as JSON values.
 
     Raises:

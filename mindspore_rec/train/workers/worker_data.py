@@ -21,9 +21,10 @@ logger = logging.getLogger("mindspore_rec")
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
     """Return this worker's share of a source; each row belongs to one worker's share.
 
-    Streams are divided by partition. Other sources are divided by their own method if they have
-    one. For all other sources, the rows of each batch are divided; see
-    `mindspore_rec.stream.split_by_worker`. All workers must call this function together.
+    A stream is divided by partition if it has a partition for each worker and no feature learns
+    from its rows. Other sources are divided by their own method if they have one. In all other
+    cases, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
+    workers must call this function together.
 
     Args:
         source: the data that the program passed on each worker.
@@ -61,6 +62,8 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 
 def agreed_length(length: int | None, group: Group) -> int | None:
     """Return the number of steps, which equals the largest number of batches of any worker.
+
+    The result is None if a worker does not know its number of batches.
 
     Args:
         length: number of this worker's batches; None if unknown.

@@ -35,7 +35,8 @@ class WorkerBatch(Batch):
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of an earlier batch, but these rows are not counted.
+    An idle worker uses the columns of an earlier batch, or of another worker's batch if it never
+    read a batch. These rows are not counted.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -86,7 +87,7 @@ class WorkerFeed:
         self._last_number: int | None = None
         self._last_place: PassPlace | None = None
         self._said = 0.0
-        self._kept: tuple[State, Batch | None] | None = None  # said, while others had no batch yet
+        self._kept: tuple[State, Batch | None] | None = None  # of an open round
 
     def start(self, read: Callable[[], Batch | None], reader: Reader) -> None:
         """Begin a pass.

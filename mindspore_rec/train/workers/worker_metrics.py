@@ -29,7 +29,7 @@ class WorkerMetrics:
 
     Args:
         group: the workers.
-        metrics: metrics by name; the metrics are cleared first.
+        metrics: metrics by name, which the caller has cleared.
         summed: whether a loss is a sum over rows instead of a mean.
     """
 

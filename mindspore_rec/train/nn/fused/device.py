@@ -87,6 +87,7 @@ def get_dense_device() -> str:
     Raises:
         ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` has an illegal value.
         RuntimeError: the variable names a GPU that cannot be used; see `set_dense_device`.
+        WorkerError: the variable names a GPU, and the process was started by an unknown launcher.
     """
     read_environment()
     return _native.dense_device()

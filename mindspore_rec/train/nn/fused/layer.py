@@ -38,9 +38,9 @@ class FusedLayer(nn.Cell):
     """Base of layers with a fused form: one operator forward and one operator backward.
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
-    in float16 (`to_float`) or without oneDNN, the cell calls MindSpore's layers with the same
-    parameters. The cell also calls MindSpore's layers if a cell inside it has hooks, is frozen by
-    `set_train(False)` or was replaced. A `RuntimeWarning` then names the inner cell.
+    in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
+    the same parameters. The cell also calls MindSpore's layers if a cell inside it has hooks, is
+    frozen by `set_train(False)` or was replaced. A `RuntimeWarning` then names the inner cell.
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in

@@ -83,7 +83,7 @@ class Program:
         self._inputs = 0
         self._parameters = 0
         self._extras = 0
-        self.moved: list[int] = []  # where each normalization of a batch leaves moving statistics
+        self.moved: list[int] = []  # offsets of the new moving statistics in `packed`
 
     def input(self, columns: Columns) -> None:
         """Read the next input, with `columns.width` floats per row, into columns of a value."""
@@ -134,7 +134,7 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: whether the weight is stored as `[x.width, width]`. Default: False.
-            masks: index of a dropout's masks, as for `dropout`. Default: 0, none.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
             output: columns to write. Default: a new value.
         """
         own, inside, is_last = _inside(activation, masks)
@@ -158,8 +158,8 @@ class Program:
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
         """Add a dropout that uses masks, and return its output: `output`, or a new value.
 
-        The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and the number
-        of rows masked so far, int32 `[1]`.
+        The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and the index
+        of the mask before the first row's mask, int32 `[1]`.
         """
         y = self.value(x.width) if output is None else output
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
@@ -343,7 +343,7 @@ class Program:
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
             training: True to normalize by the batch, False to normalize by the moving statistics.
-            masks: index of a dropout's masks, as for `dropout`. Default: 0, none.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
             output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)

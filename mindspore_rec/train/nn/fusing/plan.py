@@ -121,7 +121,7 @@ class _Planner:
         self.stages = dict.fromkeys(range(trace.inputs), _BEFORE)
         self.widths: dict[int, int] = {}
         self.are_vectors: set[int] = set()  # values [B, width]
-        self.joins: dict[int, list[int]] = {}  # what is side by side in a value of stage 1
+        self.joins: dict[int, list[int]] = {}  # the parts of a joined value of stage 1
         self.matrices: list[int] = []
         results = trace.result if isinstance(trace.result, tuple) else (trace.result,)
         self.results = results
@@ -129,7 +129,7 @@ class _Planner:
         for step in trace.steps:
             self.readers.update(step.reads)
         self.called: set[int] = set()
-        self.spots: dict[int, tuple[int, int]] = {}  # of a value: the first beside it, its place
+        self.spots: dict[int, tuple[int, int]] = {}  # first value of the join, and place in it
         self.taken: dict[tuple[int, int], int] = {}  # the value at a spot
 
     def plan(self) -> Plan:

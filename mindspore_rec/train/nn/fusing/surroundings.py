@@ -79,7 +79,8 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
     cells or Tensors. Functions and primitives are compared by identity. The result is `...` for the
-    value None, and None for a value that cannot be compared.
+    value None, and None for a value that cannot be compared. Values below a depth of 3 are not
+    compared, and of a container with more than 100 entries only the length is compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

@@ -2,7 +2,8 @@
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
-cell that cannot be traced, is a single step. The calls inside a user's cell are separate steps.
+cell that cannot be traced, is a single step. If a user's cell contains such layers or returns
+several results, the calls inside the cell are separate steps. Otherwise the cell is a single step.
 """
 
 from __future__ import annotations
