@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Join of matrices by columns. MindSpore's own gradient of a join ends the process if the matrices
-// have no rows.
+// The gradient of a join of matrices by columns. MindSpore's own gradient ends the process if the
+// matrices have no rows.
 #include <algorithm>
 #include <vector>
 
@@ -63,28 +63,6 @@ struct Matrices {
 
 using msrec::Matrices;
 using msrec::Shape;
-
-// (count [K], K matrices [..., width]) -> joined matrix [..., sum of the widths]
-MSREC_EXPORT Shape MsrJoinColumnsInferShape(int* ndims, int64_t** shapes, void*) {
-  const int64_t count = msrec::Dimension(ndims, shapes, 0);
-  Shape shape = msrec::ShapeOf(ndims, shapes, 1);
-  for (int i = 2; i <= count; ++i) {
-    const int64_t width = msrec::Dimension(ndims, shapes, i, std::max(ndims[i] - 1, 0));
-    if (shape.empty()) break;
-    shape.back() = width < 0 || shape.back() < 0 ? -1 : shape.back() + width;
-  }
-  return shape;
-}
-MSREC_OP(MsrJoinColumns) {
-  const Matrices matrices(args);
-  args.RequireCount(matrices.count + 2);
-  float* joined = args.Data<float>(matrices.count + 1, "the joined matrix",
-                                   static_cast<size_t>(matrices.rows * matrices.width));
-  matrices.ForRows([&](size_t i, int64_t row, int64_t at) {
-    const float* matrix = static_cast<const float*>(args.params[1 + i]);
-    std::copy_n(matrix + row * matrices.widths[i], matrices.widths[i], joined + at);
-  });
-}
 
 // (count [K], K matrices, gradient of the joined matrix) -> gradients of the matrices
 MSREC_EXPORT std::vector<Shape> MsrJoinColumnsGradientInferShape(int* ndims, int64_t** shapes,

@@ -70,7 +70,7 @@ class Candidates(nn.Cell):
         self.values, self.candidates = tuple(values), tuple(candidates)
         self.offsets = tuple(offsets)
         self.dims = tuple(sum(self.lookup.dims[k] for k in of) for of in values)
-        self.joins = nn.CellList([join_columns(len(of)) for of in values], auto_prefix=False)
+        self.joins = nn.CellList([join_columns(len(of)) for of in values])
 
     def construct(self, parts: Any, arrays: Any) -> Any:
         """Return candidates, values and offsets of each history."""
@@ -89,11 +89,8 @@ class Candidates(nn.Cell):
                     rows = parts[0].shape[0]
                     candidate += (ops.zeros((rows, array.shape[1]), array.dtype),)
             offsets = looked_up[self.offsets[k]]
-            if len(values) == 1:
-                made += ((candidate[0], values[0], offsets),)
-            else:
-                join = self.joins[k]
-                made += ((join(*candidate), join(*values), offsets),)
+            join = self.joins[k]
+            made += ((join(*candidate), join(*values), offsets),)
         return made
 
 

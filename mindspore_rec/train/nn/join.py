@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins matrices by columns, as one operator with a gradient, also for matrices without rows."""
+"""Joins matrices by columns, with a gradient also for matrices without rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = ["JoinColumns", "join_columns"]
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
 """A cell that joins {count} matrices; written by mindspore_rec."""
 
+from mindspore import ops
 from mindspore_rec.train.nn.join import JoinColumns
 
 
@@ -25,7 +26,7 @@ class JoinColumns{count}(JoinColumns):
 
     def construct(self, {names}):
         """Return the joined matrix."""
-        return self.forward(self.count, {names})
+        return ops.concat(({names},), -1)
 
     def bprop(self, {names}, out, dout):
         """Return the gradients of the matrices."""
@@ -36,11 +37,11 @@ class JoinColumns{count}(JoinColumns):
 class JoinColumns(nn.Cell):
     """Concatenates matrices along the last dimension.
 
-    MindSpore's own `concat` has no gradient for matrices without rows: in graph mode, it ends the
-    process or raises an error. A batch in which all histories are empty has such matrices.
+    MindSpore's own `concat` has no gradient for matrices without rows: in graph mode, the gradient
+    ends the process or raises an error. A batch in which all histories are empty has such matrices.
 
     Args:
-        count: number of matrices, at least 1.
+        count: number of matrices, at least 2.
 
     Inputs:
         Float32 Tensors `[..., width]`, with the same number of rows.
@@ -53,7 +54,6 @@ class JoinColumns(nn.Cell):
         super().__init__(auto_prefix=False)
         self.matrices = count
         self.count = Tensor(np.zeros(count, np.int64))  # shape inference reads its shape
-        self.forward = native_operator("MsrJoinColumns", 1)
         self.backward = native_operator("MsrJoinColumnsGradient", count, refusal_of(count + 2))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JoinColumns:
@@ -62,14 +62,14 @@ class JoinColumns(nn.Cell):
         return copied
 
 
-def join_columns(count: int) -> JoinColumns:
-    """Return a cell that joins `count` matrices by columns.
+def join_columns(count: int) -> nn.Cell:
+    """Return a cell that joins `count` matrices by columns, or returns the only matrix.
 
     Example:
         >>> join_columns(2)(Tensor([[1.0], [2.0]]), Tensor([[3.0, 4.0], [5.0, 6.0]])).shape
         (2, 3)
     """
-    return _class_of(count)(count)
+    return nn.Identity() if count == 1 else _class_of(count)(count)
 
 
 @functools.cache
