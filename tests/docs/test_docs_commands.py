@@ -20,6 +20,7 @@ from tests.support.processes import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "examples").rglob("*.md"))
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:python -m mindspore_rec\.(\w+)|(mindspore-rec)) (.*)")
 PLACEHOLDERS = re.compile(r"\b[A-Z]+\b|\[|\.\.\.")
 
@@ -28,9 +29,10 @@ def lines_of(page: Path) -> list[str]:
     """Return the commands of the library on a page, in blocks and in backticks."""
     text = page.read_text(encoding="utf-8")
     found = []
-    for block in re.findall(r"```(?:bash)?\n(.*?)```", text, re.DOTALL):
-        found += re.sub(r"\\\n", " ", block).splitlines()
-    found += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for language, block in BLOCK.findall(text):
+        if language in ("", "bash"):
+            found += re.sub(r"\\\n", " ", block).splitlines()
+    found += re.findall(r"`([^`]+)`", BLOCK.sub("", text))
     lines = [" ".join(re.sub(r"\s#.*", "", each).split()) for each in found]
     return [each.removeprefix("$ ").removeprefix("PYTHONPATH=. ") for each in lines]
 
@@ -91,4 +93,4 @@ def test_a_command_accepts_its_options(page: Path, line: str) -> None:
 
 def test_commands_are_found() -> None:
     named = {name for name in PARSERS for _, line in LINES if name in line}
-    assert named == {*PARSERS} and len(LINES) > 25
+    assert named == {*PARSERS} and len(LINES) > 40
