@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines on the pages: the commands of the library accept their options."""
+"""Command lines on the pages: commands accept their options, and filters match C++ tests."""
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from tests.support.processes import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "examples").rglob("*.md"))
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+TESTS = ROOT / "tests" / "csrc"
 COMMAND = re.compile(r"(?:python -m mindspore_rec\.(\w+)|(mindspore-rec)) (.*)")
 PLACEHOLDERS = re.compile(r"\b[A-Z]+\b|\[|\.\.\.")
 
@@ -89,6 +91,18 @@ def test_a_command_accepts_its_options(page: Path, line: str) -> None:
     words = shlex.split(match[3])
     words = words[: words.index(">")] if ">" in words else words
     PARSERS[match[1] or match[2]](words)
+
+
+def test_filters_of_cpp_tests_match_tests() -> None:
+    sources = "".join(each.read_text(encoding="utf-8") for each in TESTS.rglob("*.cc"))
+    suites = set(re.findall(r"^TEST\w*\((\w+),", sources, re.MULTILINE))
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    filters = re.findall(r"--gtest_filter='([^']+)'", page)
+    names = [name for each in filters for name in each.split(":")]
+    assert len(names) > 10
+    for name in names:
+        suite = name.rpartition("/")[2].partition(".")[0]
+        assert fnmatch.filter(suites, suite), name
 
 
 def test_commands_are_found() -> None:
