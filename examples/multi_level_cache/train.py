@@ -2,7 +2,7 @@
 """Train a table with a tenth of its rows in memory, and the same table with all rows in memory.
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
-from the SSD, or from Redis with `--remote`, during the previous step. Rows over the limit are
+from the SSD, or from Redis with `--remote`, during the previous steps. Rows over the limit are
 demoted. After training, the tables with and without tiers are equal bit for bit.
 """
 
@@ -45,7 +45,7 @@ class ClickModel(nn.Cell):
 
 
 def batches(args: argparse.Namespace, start: int, count: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the batches from number `first` on."""
+    """Yield `count` batches, beginning with the batch of number `start`."""
     for block in generate(
         count * args.batch,
         args.seed,
@@ -59,7 +59,7 @@ def batches(args: argparse.Namespace, start: int, count: int) -> Iterator[dict[s
 def train(
     args: argparse.Namespace, cache: CacheConfig | None
 ) -> tuple[ClickModel, RecModel, TrainSummary]:
-    """Train a model and return it."""
+    """Train a model; return the network, the model and the training summary."""
     ms.set_seed(args.seed)
     net = ClickModel("multi_level_cache.ids", args.dim, cache)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=args.learning_rate)

@@ -93,7 +93,7 @@ class Ratings(EventSet):
         directory: directory with `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
 
     Raises:
-        ValueError: a file is missing.
+        ValueError: a file is missing, or is not a file of MovieLens.
     """
 
     def __init__(self, directory: Path) -> None:

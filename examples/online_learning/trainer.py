@@ -86,7 +86,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         batch_size=options.batch,
         event_time="sent",  # of a batch's events: set on the tables just before its step
         limits=StreamLimits(max_wait_seconds=options.wait),
-        journal=Journal(directory / journal_name(group.rank, group.size)),
+        journal=Journal(directory / "trainer.journal"),  # of several workers, a file each
     )
     stream = StreamingDataset(receiver, columns=pipeline.column_names)
     shape: dict[str, Any] = {"fields": events.fields, "dense": events.dense}
@@ -113,11 +113,6 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
             Status(directory, PROCESSES).say(processes=processes)
             callbacks.insert(0, Reports(stream, online, Status(directory, "trainer")))
         model.online_train(stream, callbacks, progress=options.progress)
-
-
-def journal_name(worker: int, workers: int) -> str:
-    """Return the name of the journal of a worker's time-dependent decisions."""
-    return "trainer.journal" if workers == 1 else f"trainer-{worker}-of-{workers}.journal"
 
 
 def main() -> None:

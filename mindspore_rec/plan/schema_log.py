@@ -15,7 +15,7 @@ from mindspore_rec.common.columns.schema.schema import Schema
 from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.plan.log import KeyLog
 
-__all__ = ["SchemaLog"]
+__all__ = ["SchemaLog", "table_names"]
 
 
 class SchemaLog(KeyLog):
@@ -28,8 +28,8 @@ class SchemaLog(KeyLog):
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
             training.
-        table: name of the table. Default: None, the table of all columns that have no settings of
-            their own.
+        table: name of the table, as `table_names` returns it. Default: None, the table of all
+            columns that have no settings of their own.
 
     Raises:
         TypeError: `rows` were not returned by `mindspore_rec.data.read`.
@@ -55,7 +55,7 @@ class SchemaLog(KeyLog):
             raise ValueError("rows must be read with a schema: read(source, schema)")
         schema = rows.schema
         schema.check_fitted()
-        groups = {group.name: group for group in schema.tables}
+        groups = dict(zip(table_names(schema), schema.tables, strict=True))
         if table not in groups:
             raise ValueError(f"table must be one of {list(groups)}, got {table!r}")
         fields = [schema.fields[place] for place in groups[table].fields]
@@ -95,6 +95,27 @@ class SchemaLog(KeyLog):
             return None
         seconds = timestamp.transform.apply(batch.column(self.time), learn=False)
         return np.asarray(seconds, np.float64).reshape(-1)
+
+
+def table_names(schema: Schema) -> list[str | None]:
+    """Return the name of each table of a schema, in the order of the tables.
+
+    The table of all columns without settings of their own has the name None. Other tables that the
+    schema does not name have their index as name: a network's table `dcn_v2.embedding.2` is '2'.
+
+    Example:
+        >>> from mindspore_rec.feature import CategoryColumn
+        >>> columns = [CategoryColumn("user"), CategoryColumn("item", table="items")]
+        >>> table_names(Schema([*columns, CategoryColumn("shop", admission=2)]))
+        [None, 'items', '2']
+    """
+    usual = (schema.embedding_dim, None, None)
+    return [
+        str(place)
+        if each.name is None and (each.embedding_dim, each.admission, each.eviction) != usual
+        else each.name
+        for place, each in enumerate(schema.tables)
+    ]
 
 
 def _by_rows(

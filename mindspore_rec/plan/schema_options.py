@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mindspore_rec.common.data.rows import Rows
 from mindspore_rec.common.data.settings import BadRows, CsvFormat
 from mindspore_rec.common.strict import from_mapping
 from mindspore_rec.common.yaml_text import read_yaml
-from mindspore_rec.plan.schema_log import SchemaLog
+from mindspore_rec.plan.schema_log import SchemaLog, table_names
 
 __all__ = ["add_schema_options", "check_schema_options", "rows_of_schema", "schema_logs"]
 
@@ -92,11 +93,15 @@ def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaL
         rows: the rows.
         table: name of a table. Default: None, all tables.
 
+    Returns:
+        Tables, with the names that `table_names` returns, and their logs.
+
     Raises:
         ValueError: the schema has no such table.
     """
     assert isinstance(rows.schema, Schema)
-    groups = rows.schema.tables
+    pairs = zip(rows.schema.tables, table_names(rows.schema), strict=True)
+    groups = [replace(group, name=name) for group, name in pairs]
     names = [each.name for each in groups if each.name is not None]
     if table is not None and table not in names:
         has = f"one of {', '.join(names)}" if names else "left out: no table has a name"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 
 import yaml
@@ -33,3 +34,6 @@ def test_program_and_yaml_are_one_schema(tmp_path):
 def test_the_table_has_every_kind_and_option():
     rows = re.findall(r"^\| `(\w+Column)` \| `(\w+)` \|.*\|(.*)\|$", PAGE, re.MULTILINE)
     assert [(each.__name__, kind) for kind, each in KINDS.items()] == [row[:2] for row in rows]
+    for _, kind, options in rows:
+        fields = [each.name for each in dataclasses.fields(KINDS[kind])]  # type: ignore[arg-type]
+        assert sorted(["name", *re.findall(r"`(\w+)`", options)]) == sorted(fields), kind

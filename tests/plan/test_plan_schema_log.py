@@ -120,6 +120,27 @@ def test_the_command_reads_the_yaml_of_a_training(rows: Any, tmp_path: Path) -> 
     assert set(workers["keys"]) == {"table", "items"}
 
 
+def test_columns_with_settings_of_their_own_have_tables_of_their_own(tmp_path: Path) -> None:
+    columns = [CategoryColumn("user", values="whole"), CategoryColumn("city", values="whole")]
+    own = CategoryColumn("shop", values="whole", admission=2)
+    frame = pd.DataFrame({"user": [1, 2, 3], "city": [4, 5, 4], "shop": [7, 7, 7]})
+    rows = read(frame, Schema([*columns, own]))
+    logs = [SchemaLog(rows), SchemaLog(rows, "1")]
+    assert [len(batch.keys) for log in logs for batch in log.batches(3)] == [6, 3]
+    with pytest.raises(ValueError, match="table must be one of"):
+        SchemaLog(read(frame, Schema([own])))
+    frame.to_parquet(tmp_path / "clicks.parquet")
+    yaml = tmp_path / "clicks.yaml"
+    kind = "kind: category, values: whole"
+    yaml.write_text(
+        f"source: clicks.parquet\ncolumns:\n  user: {{{kind}}}\n  city: {{{kind}}}\n"
+        f"  shop: {{{kind}, admission: 2}}\n"
+    )
+    assert planned(yaml, "--admission", "1")["lookups"] == 6
+    assert planned(yaml, "--admission", "1", "--schema-table", "1")["lookups"] == 3
+    assert set(planned(yaml, "--workers", "2")["keys"]) == {"table", "1"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

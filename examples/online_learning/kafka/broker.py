@@ -115,8 +115,8 @@ class Broker:
         """Start the broker and wait until it answers.
 
         Raises:
-            RuntimeError: the broker runs already, has ended, or is not ready within `timeout`
-                seconds.
+            RuntimeError: Java or Maven is missing or fails, or the broker runs already, has ended,
+                or is not ready within `timeout` seconds.
         """
         if self._process is not None:
             raise RuntimeError(f"the broker at {self.address} runs already")

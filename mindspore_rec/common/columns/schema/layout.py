@@ -76,7 +76,7 @@ class TableGroup:
     """Fields and histories whose rows are in one table.
 
     Args:
-        name: name of the table; None for the table of all columns without own settings.
+        name: name of the table; None for a table whose columns name no table.
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row, or None.
         eviction: number of seconds of event time without the key until its row is evicted, or None.
