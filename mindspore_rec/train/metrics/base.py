@@ -17,6 +17,7 @@ from mindspore_rec.common.metrics.inputs import (
     as_predictions,
     as_weights,
     check_same_length,
+    single_column,
     task_column,
 )
 from mindspore_rec.train.metrics.merged import MergedMetric, check_integer
@@ -144,7 +145,7 @@ class BinaryMetric(MergedMetric):
 
     def _weights_of(self, weight: Any, label: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return checked weights `[B]` of a batch."""
-        weights = as_weights(task_column(weight, "weight"), "weight")
+        weights = as_weights(single_column(weight, "weight"), "weight")
         check_same_length(label=label, weight=weights)
         return weights
 
