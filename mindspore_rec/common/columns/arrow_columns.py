@@ -164,8 +164,8 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     """Return one-dimensional values of any container as one Arrow array.
 
     All readers of columns convert values with this function. So all readers support the same types
-    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Only in NumPy
-    arrays of numbers, NaN stays NaN.
+    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Only in Arrow
+    arrays and in NumPy arrays of numbers, NaN stays NaN.
 
     Args:
         where: text before the word "must" in error messages.

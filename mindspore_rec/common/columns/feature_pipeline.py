@@ -46,7 +46,7 @@ class FeaturePipeline:
     (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
     feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
     transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
-    `TargetStatistics` learn only by `fit` and `fit_statistics`.
+    `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
     (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal

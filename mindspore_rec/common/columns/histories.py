@@ -212,7 +212,7 @@ class History:
         members: one transform per column; the first transform reads the column that names the
             history.
         length: greatest number of events per row that are kept, 1 to 65536.
-        keep: 'last' or 'first': the events that are kept of a longer list.
+        keep: 'last' or 'first', to keep the last or the first events of a longer list.
     """
 
     members: Sequence[HistoryValues]

@@ -96,7 +96,7 @@ class Output(ABC):
         Args:
             rows: the batch.
             learn: True to let the statistics first learn from the batch.
-            call: `map`, or the `map` of an executor.
+            call: `map`, or a function with the same arguments that uses several threads.
             training: True if a network trains on the rows. Default: False.
 
         Raises:

@@ -228,7 +228,7 @@ class Rows:
         kinds = self._selection.data.schema
         if name not in kinds.names:
             raise ValueError(f"{self.source} has no column {name!r}: its columns are {kinds.names}")
-        format = getattr(column, "format", None) if column is not None and time is None else None
+        format = column.format if column is not None and column.name == name else None
         expression = time_expression(name, kinds.field(name).type, format)
         bare = replace(self._selection, schema=None, columns=(name,), sample=None)
         times = (times_of(each.column(0), name, format) for each in _in_order(bare, self._threads))
@@ -296,9 +296,9 @@ class Rows:
 
         With `shuffle`, row groups are read in a random order, and rows are permuted within windows:
         as many consecutive row groups as fit in `buffer_rows` rows, at least one. The order of pass
-        k depends only on `seed` and k. In text files, blocks of 4 MiB replace row groups. The
-        blocks of one compressed file stay in order, so its rows are only permuted within the
-        buffer.
+        k depends only on the files, `buffer_rows`, `seed` and k. In text files, blocks of 4 MiB
+        replace row groups. The blocks of one compressed file stay in order, so its rows are only
+        permuted within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.

@@ -107,7 +107,7 @@ class BinaryMetric(MergedMetric):
         Args:
             *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
                 T]``. Predictions must be finite numbers. Labels must be 0 or 1, of any dtype. If
-                the metric is weighted, the last input is the weights.
+                the metric is weighted, the last input is the weights, ``[B]`` or ``[B, 1]``.
 
         Raises:
             TypeError: an input is not an array of numbers.

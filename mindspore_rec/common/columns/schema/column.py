@@ -410,8 +410,8 @@ class HistoryColumn(Column):
             'text' or 'whole'.
         length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
             length of the history. Default: 50.
-        keep: 'last' or 'first', the end of a longer list that is kept. Side columns keep the end of
-            the history. Default: 'last'.
+        keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
+            keep the same events as the history. Default: 'last'.
         side_of: name of the history that the column belongs to. Default: None, the column is a
             history.
         separator: as for `ListColumn`.
@@ -480,9 +480,9 @@ class KeptHistoryColumn(Column):
             column; 'time', in seconds since 1970; or 'number', not scaled.
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
-        length: greatest number of events of a history, at least 1. The last events of a user are
-            one row of at most 8,192 floats: ``1 + 6 * length * (1 + n)``, where n is the number of
-            columns in `of` without the time. So one column allows 682 events. Default: 50.
+        length: greatest number of events of a history, at least 1. The events of a user take a row
+            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
+            in `of` without the time. So with one column, `length` is at most 682. Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None, all
             rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
@@ -648,7 +648,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is not read, unless a cross or the user of a kept history names it.
+    """A column that is read only if a cross, or a kept history by its option `by`, names it.
 
     Args:
         name: as for `Column`.

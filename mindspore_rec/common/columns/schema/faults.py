@@ -32,7 +32,7 @@ class Fault:
     Args:
         column: name of the column.
         rows: indexes of the rows in the batch, int64, at least one.
-        value: the value in the first of the rows.
+        value: the value in the first row of `rows`.
         expected: what the value must be, in words.
     """
 

@@ -130,7 +130,7 @@ def infer_columns(
     """Propose the columns of a schema for a sample of rows.
 
     Args:
-        table: the sample, at least two rows of the data, drawn from all of them.
+        table: the sample, at least two rows, drawn from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
         time: name of the column with the time of the event. Default: a column of timestamps, of

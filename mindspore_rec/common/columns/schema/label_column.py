@@ -37,9 +37,9 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
         The column, float64 values ``[rows]``, and a sentence.
 
     Raises:
-        ValueError: a label is missing, infinite or of a type that cannot be a label, all labels are
-            equal, no label is `positive`, or nobody says which value counts as 1 although there are
-            more than two texts or 3 to 20 numbers.
+        ValueError: a label is missing, infinite, or of a type that cannot be a label; all labels
+            are equal; no label is `positive`; or nobody says which value counts as 1, although
+            there are more than two texts or 3 to 20 numbers.
 
     Example:
         >>> import pyarrow as pa
