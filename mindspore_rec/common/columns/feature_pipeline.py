@@ -48,10 +48,10 @@ class FeaturePipeline:
     transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
     `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
 
-    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
-    (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
-    too. The result is a tuple for a tuple, a Dataset for a Dataset, and a dict of arrays for any
-    other batch.
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
+    columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
+    is legal too. The result is a tuple for a tuple or list, a Dataset for a Dataset, and a dict of
+    arrays for any other batch.
 
     Args:
         outputs: dict that maps the name of each array to the array's feature or features. A single
@@ -170,8 +170,9 @@ class FeaturePipeline:
         Args:
             rows: a batch, or a Dataset of batches.
             columns: names of the arrays to return. The rows may lack columns that are needed only
-                for other arrays. `columns` is legal for a batch, but not for a Dataset. Default:
-                all arrays.
+                for other arrays. If `keep_rest` is True, the columns that no feature reads are
+                returned too. `columns` is legal for a batch, but not for a Dataset. Default: all
+                arrays.
 
         Raises:
             TypeError, ValueError: a column is missing or unreadable, `columns` contains a name that

@@ -127,7 +127,7 @@ class Rows:
         """Return the rows with only some of the columns; other columns are not read.
 
         Raises:
-            ValueError: a column does not exist or is named twice.
+            ValueError: a column does not exist or is named twice, or no column is named.
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         known = self._selection.data.schema.names
