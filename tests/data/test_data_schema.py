@@ -47,6 +47,15 @@ def test_only_the_columns_of_the_schema_are_read(tmp_path):
         read(tmp_path, Schema([*COLUMNS, NumberColumn("age")]))
 
 
+def test_the_time_of_the_schema_has_its_format_if_it_is_named():
+    frame = frame_of(4).assign(ts=["03.01.2026", "01.02.2026", "02.01.2026", "04.03.2026"])
+    rows = read(frame, Schema([*COLUMNS[:2], TimeColumn("ts", format="%d.%m.%Y"), COLUMNS[3]]))
+    for time in (None, "ts"):
+        old, new = rows.split_by_time(0.5, time=time)
+        assert old.to_table()["ts"].to_pylist() == ["03.01.2026", "02.01.2026"]
+        assert new.to_table()["ts"].to_pylist() == ["01.02.2026", "04.03.2026"]
+
+
 def test_values_that_a_column_cannot_have_are_bad_rows(tmp_path):
     frame = frame_of(100)
     frame.loc[[31, 77], "click"] = 2

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from mindspore import Tensor
 
-from mindspore_rec import FeatureSpec, get_insert_func
+from mindspore_rec import FeaturePipeline, FeatureSpec, get_insert_func
 from mindspore_rec.common.columns.columns import MAX_EVENT_TIME, event_time, key_column
 from mindspore_rec.common.columns.hashing import category_keys, missing_key
 
@@ -272,6 +272,18 @@ def test_a_dataset_with_a_batch_that_does_not_fit_says_so():
     dataset = pipeline().apply(get_insert_func(FeatureSpec("price")))
     with pytest.raises(RuntimeError, match="feature 'price': column 'price' must be of integers"):
         next(iter(dataset.create_tuple_iterator(num_epochs=1, output_numpy=True)))
+
+
+def test_the_columns_of_a_dataset_are_not_chosen():
+    with pytest.raises(ValueError, match="columns must be left out with a Dataset"):
+        FeaturePipeline(FeatureSpec("user")).apply(pipeline(), ["user"])
+
+
+def test_times_have_the_batch_size():
+    spec = FeatureSpec("time", is_timestamp=True, batch_size=3)
+    assert event_time(spec, np.array([1, 2, 3])) == 3
+    with pytest.raises(ValueError, match="column 'time' must have 3 rows"):
+        event_time(spec, np.array([1, 2]))
 
 
 def test_specs_are_checked():

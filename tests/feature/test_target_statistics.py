@@ -301,6 +301,8 @@ def test_what_has_no_statistics() -> None:
     with pytest.raises(ValueError, match="one transform Times"):
         parts = [Category("a"), Category("b")]
         TargetStatistics(parts, [Label("y")], parts, "past")
+    with pytest.raises(ValueError, match="one transform Times"):
+        TargetStatistics(parts, [Label("y")], [Category("c")], "past")
     with pytest.raises(ValueError, match="at least one transform"):
         TargetStatistics([], [Label("y")], [Category("a")], "folds")
     with pytest.raises(ValueError, match="transforms to keys"):

@@ -271,12 +271,22 @@ def test_further_metrics_weight_rows_and_merge(kind: type[BinaryMetric]) -> None
     assert repeated.eval() == pytest.approx(expected.get(kind, math.sqrt(expected[MSE])))
 
 
+def test_each_metric_says_when_it_is_undefined() -> None:
+    metric = LogLoss(weighted=True)
+    metric.update([0.5, 0.5], [0, 1], [0.0, 0.0])
+    assert math.isnan(metric.eval()) and metric.undefined_if == "all weights are 0"
+    assert not math.isnan(filled(LogLoss, [0.5], [1]).eval())
+    assert math.isnan(filled(NormalizedEntropy, [0.5], [1]).eval())
+    assert NormalizedEntropy.undefined_if == "all labels are of one class"
+
+
 def test_weights_are_checked() -> None:
     metric = LogLoss(weighted=True)
     for weight, words in (
         ([1.0, -1.0], "weight must be at least 0, got -1.0 at row 1"),
         ([1.0, math.nan], "weight must be finite"),
         ([1.0], "one length"),
+        ([[1.0, 1.0], [1.0, 2.0]], r"weight must have the shape \[B\] or \[B, 1\]"),
     ):
         with pytest.raises(ValueError, match=words):
             metric.update([0.5, 0.5], [0, 1], weight)

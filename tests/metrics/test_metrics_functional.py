@@ -176,6 +176,8 @@ def test_bad_bins_are_refused(bins) -> None:
         ([0, 1], [0.5, 1.5], ValueError, "prediction must be probabilities.*1.5 at row 1"),
         ([0, 1], [-0.5, 0.5], ValueError, "prediction must be probabilities.*-0.5 at row 0"),
         ([0, 1], np.zeros((2, 1, 1)), ValueError, "prediction must have the shape"),
+        ([0, 1], np.zeros((2, 2)), ValueError, "prediction must have the shape"),
+        ([[0, 1]], [0.5], ValueError, "label must have the shape"),
         (0, 0.5, ValueError, "label must have the shape"),
         ([0, 1], ["a", "b"], TypeError, "prediction must be real numbers"),
         ([0, 1], [1j, 0], TypeError, "prediction must be real numbers"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import time
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mindspore_rec.common.columns.hashing import category_keys
+from mindspore_rec.feature import Cross, NumbersOfTexts, QuantileBucket
 from mindspore_rec.stream import (
     Category,
     FeaturePipeline,
@@ -269,3 +271,32 @@ def test_times_of_whole_numbers_and_timestamps_that_are_absurd():
         most = (1 << 64) - 1 if kind == pa.uint64() else (1 << 63) - 1
         made = TimePart("x", "hour").apply(pa.array([most], kind), learn=False)
         np.testing.assert_array_equal(made, missing)
+
+
+def test_a_batch_that_fails_leaves_the_statistics_of_inner_transforms() -> None:
+    for learner in (
+        lambda: NumbersOfTexts(MinMaxScale("a")),
+        lambda: Cross([QuantileBucket("a"), Category("c")]),
+    ):
+        feature = learner()
+        other = Number("b") if feature.dtype is np.float32 else Key("b")
+        pipeline = FeaturePipeline({"x": [feature, other]})
+        a, worse = (["1", "2"], ["1", "9"]) if feature.dtype is np.float32 else ([1, 2], [1, 9])
+        pipeline({"a": a, "c": [1, 2], "b": [3, 4]})
+        before = json.dumps(pipeline.state_dict())
+        with pytest.raises(ValueError, match="column 'b' must be"):
+            pipeline({"a": worse, "c": [1, 2], "b": ["x", "y"]})
+        assert json.dumps(pipeline.state_dict()) == before
+
+
+def test_a_batch_that_fails_waits_for_the_columns_on_other_threads() -> None:
+    class Slow(MinMaxScale):
+        def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+            time.sleep(0.2)
+            return super().apply(values, learn)
+
+    pipeline = FeaturePipeline({"x": [Number("b"), Slow("a")]}, threads=2)
+    with pytest.raises(ValueError, match="column 'b' must be numbers"):
+        pipeline({"a": [1.0, 2.0], "b": ["x", "y"]})
+    time.sleep(0.4)
+    assert pipeline.state_dict()["x"] == [None, []]

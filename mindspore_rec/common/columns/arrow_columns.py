@@ -28,8 +28,8 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
     """Return columns as arrays: ``[B]`` for plain values, ``[B, N]`` for fixed-size lists.
 
     Args:
-        rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
-            missing values of all other types are illegal.
+        rows: columns of numbers, of bools, or of fixed-size lists of numbers or bools. A missing
+            float becomes NaN; a missing integer, bool or list is illegal.
         text: True if columns of text are legal too. A text column becomes an array ``[B]`` of str
             and None, as a `FeatureSpec` requires. Default: False.
 
@@ -164,8 +164,8 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     """Return one-dimensional values of any container as one Arrow array.
 
     All readers of columns convert values with this function. So all readers support the same types
-    and raise the same errors. Missing values are None, `pandas.NA`, NaT, and NaN in an array of
-    objects.
+    and raise the same errors. Missing values are None, `pandas.NA`, NaT and NaN. Only in Arrow
+    arrays and in NumPy arrays of numbers, NaN stays NaN.
 
     Args:
         where: text before the word "must" in error messages.

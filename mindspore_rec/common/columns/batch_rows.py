@@ -74,7 +74,10 @@ class BatchRows:
         return self._columns[name]
 
     def raw(self, name: str) -> Any:
-        """Return a column as an array. An Arrow column stays an Arrow array."""
+        """Return a column as an array. An Arrow column stays an Arrow array.
+
+        A column of a pandas extension type, such as nullable integers, becomes an Arrow array.
+        """
         column = self._columns[name]
         if hasattr(column, "asnumpy"):  # a Tensor
             return column.asnumpy()
@@ -112,7 +115,7 @@ def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Arra
             nested.
 
     Raises:
-        ValueError: a list is missing, or lists have different lengths.
+        ValueError: a list is missing, or the Arrow type allows lists of different lengths.
 
     Example:
         >>> pairs = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)

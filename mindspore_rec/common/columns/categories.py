@@ -48,6 +48,7 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     if kind == "whole" and is_text(type_):
         return whole_numbers(values)
     if kind == "text" and pa.types.is_floating(type_):
+        values = pc.if_else(pc.is_nan(values), None, values)
         whole = values.cast(pa.int64(), safe=False)
         is_whole = pc.equal(whole.cast(pa.float64(), safe=False), values.cast(pa.float64()))
         return pc.if_else(is_whole, whole.cast(pa.string()), values.cast(pa.string()))

@@ -129,6 +129,7 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
         raise TypeError(f"{where} be of seconds or datetime64, got {values.dtype}")
     if not values.size:
         raise ValueError(f"{where} have at least one time, got none")
+    check_batch_size(spec, len(np.atleast_1d(values)))
     if values.dtype.kind == "M":
         if np.isnat(values).any():
             raise ValueError(f"{where} have no missing time, got NaT")

@@ -24,15 +24,16 @@ _MOST_PARTS = 4
 class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
-    The key depends only on the keys of the parts and on the parts' order. A missing value has a
-    separate key in each part, and is combined like any other value.
+    The key depends only on `field`, the keys of the parts and the parts' order. A missing value has
+    the key that its part returns for missing values, and is combined like any other value.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.
         field: text that salts the hash. Default: the parts' columns, joined by '_x_'.
 
     Raises:
-        TypeError, ValueError: `parts` are not two to four transforms with one key per row.
+        TypeError, ValueError: `parts` are not two to four transforms with one key per row, or
+            `field` is not a text or is empty.
 
     Example:
         >>> from mindspore_rec.feature import Category, FeaturePipeline

@@ -8,7 +8,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,11 +46,12 @@ class FeaturePipeline:
     (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
     feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
     transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
+    `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
 
-    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
-    (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
-    too. The result is a tuple for a tuple, a Dataset for a Dataset, and a dict of arrays for any
-    other batch.
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
+    columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
+    is legal too. The result is a tuple for a tuple or list, a Dataset for a Dataset, and a dict of
+    arrays for any other batch.
 
     Args:
         outputs: dict that maps the name of each array to the array's feature or features. A single
@@ -62,7 +63,8 @@ class FeaturePipeline:
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
             functions of `prepare` first, in order. The functions may add columns and drop rows.
             Default: none.
-        threads: number of columns that are transformed at the same time, at least 1 (default 1).
+        threads: greatest number of an array's features that are transformed at the same time, 1 to
+            256 (default 1).
         keep_rest: whether the columns that no feature reads are added to the result, unchanged,
             after the arrays. `keep_rest` must be False if there are `prepare` functions. Default:
             False.
@@ -73,8 +75,9 @@ class FeaturePipeline:
         timestamp: the feature that is the event time, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, an output mixes keys and numbers,
-            or `check_specs` rejects the features.
+        TypeError, ValueError: an argument is of the wrong type or out of range, an output mixes
+            keys and numbers, `keep_rest` is True although there are `prepare` functions, or the
+            features do not fit together by the rules of `check_specs`.
 
     Example:
         >>> from mindspore_rec import FeatureSpec
@@ -128,6 +131,13 @@ class FeaturePipeline:
     def _new_pool(self) -> ThreadPoolExecutor | None:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
+    def _on_threads(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+        """Return the results of calls, like `map`. After an error, no call is still running."""
+        assert self._pool is not None
+        made = [self._pool.submit(function, *each) for each in zip(*arguments, strict=True)]
+        wait(made)
+        return [each.result() for each in made]
+
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes except the threads, because a copy starts new threads."""
         return {name: value for name, value in vars(self).items() if name != "_pool"}
@@ -160,15 +170,19 @@ class FeaturePipeline:
         Args:
             rows: a batch, or a Dataset of batches.
             columns: names of the arrays to return. The rows may lack columns that are needed only
-                for other arrays. Default: all arrays.
+                for other arrays. If `keep_rest` is True, the columns that no feature reads are
+                returned too. `columns` is legal for a batch, but not for a Dataset. Default: all
+                arrays.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable, or `columns` contains a name
-                that no array has.
+            TypeError, ValueError: a column is missing or unreadable, `columns` contains a name that
+                no array has, or `columns` is set for a Dataset.
         """
-        if _is_dataset(rows):
-            return map_dataset(self, rows, learn=False)
-        return self._made(rows, False, columns=columns)[0]
+        if not _is_dataset(rows):
+            return self._made(rows, False, columns=columns)[0]
+        if columns is not None:
+            raise ValueError("columns must be left out with a Dataset: project() the result")
+        return map_dataset(self, rows, learn=False)
 
     def batch(
         self,
@@ -193,8 +207,8 @@ class FeaturePipeline:
             is False.
 
         Raises:
-            TypeError, ValueError: a column is missing or unreadable, or a time is missing or not
-                between 1970 and 2106.
+            TypeError, ValueError: a column is missing or unreadable, there is no row, or a time is
+                missing or not between 1970 and 2106.
         """
         return self._made(rows, learn, with_time=with_time, training=training)
 
@@ -210,7 +224,7 @@ class FeaturePipeline:
         outputs = self._wanted(columns)
         view = self._prepared(rows)
         seconds = self._event_time(view) if with_time else None
-        call = map if self._pool is None else self._pool.map
+        call = map if self._pool is None else self._on_threads
         self._check_columns(view, outputs, training)
         made: dict[str, Any] = {}
         if self._times_out and self.timestamp is not None and columns is None:
@@ -321,6 +335,8 @@ class FeaturePipeline:
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
         """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
 
+        The columns suffice to predict. Training also needs the columns of labels and of the time.
+
         Args:
             columns: names of the arrays. Default: all.
         """
@@ -369,7 +385,8 @@ class FeaturePipeline:
     def with_lists(self) -> FeaturePipeline:
         """Return a copy for rows that contain all histories, even histories usually kept from rows.
 
-        The copy shares its learned state with this pipeline.
+        The copy shares its learned state with this pipeline. If no history is kept from rows, the
+        result is this pipeline itself.
         """
         if not self.kept:
             return self
@@ -387,8 +404,9 @@ class FeaturePipeline:
     def received(self) -> FeaturePipeline:
         """Return a pipeline for the arrays that a feature worker made with `with_times()`.
 
-        The new pipeline declares the same tables, thresholds and event time. The new pipeline
-        passes the arrays on unchanged and learns nothing.
+        The new pipeline declares the same tables, thresholds and event time, and learns nothing.
+        The new pipeline passes the arrays on unchanged, but converts the lists of histories to
+        values and offsets.
         """
         made = copy.copy(self)
         made._outputs = [output.received() for output in self._outputs]
@@ -648,10 +666,20 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         )
 
 
+def _with_inner(transform: Feature) -> Iterator[Feature]:
+    """Yield a transform, and the transforms that it calls, such as the parts of a `Cross`."""
+    yield transform
+    for value in vars(transform).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Feature):
+                yield from _with_inner(each)
+
+
 @contextmanager
 def _nothing_learned_in_part(outputs: list[Output], learn: bool) -> Iterator[None]:
     """Restore all transforms if a batch fails after some transforms have learned from it."""
-    transforms = [t for output in outputs for t in output.transforms if learn and t is not None]
+    tops = [t for output in outputs for t in output.transforms if learn and t is not None]
+    transforms = [each for top in tops for each in _with_inner(top)]
     before = [dict(vars(each)) for each in transforms]
     try:
         yield

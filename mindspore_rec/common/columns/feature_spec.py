@@ -59,13 +59,13 @@ class FeatureSpec:
             batch. Default: `name`.
         access_threshold: number of occurrences at which a key is admitted, at most 2**30 - 1. A key
             is admitted in the batch in which its count reaches `access_threshold`. With a threshold
-            of 0, admission is on, and counts are frozen. With a threshold of None or -1, admission
-            is off.
+            of 0, admission is on, counts are frozen, and no new key is admitted. With a threshold
+            of None or -1, admission is off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
             evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
-        is_timestamp: True if the column is the time of the events, in seconds since 1970. A
-            timestamp feature has no table. Default: False.
-        batch_size: required number of rows of a batch, at least 1. Default: any number.
+        is_timestamp: True if the column is the time of the events, in seconds since 1970 or as
+            datetime64. A timestamp feature has no table. Default: False.
+        batch_size: required number of rows of a batch, 1 to 2**31 - 1. Default: any number.
         faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
             admission and for eviction by frequency, 1 to 2**20. Rec SDK calls the weight the
             coefficient of "feature admission and eviction". Default: 1.
@@ -76,7 +76,8 @@ class FeatureSpec:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
-            timestamp.
+            timestamp, `index_key` is set beside a transform, or the transform does not make one key
+            per value.
 
     The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK, with the differences in
     docs/from_rec_sdk.md.
@@ -211,9 +212,9 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
     Raises:
         TypeError: `specs` is of an unsupported type.
-        ValueError: there is no feature, two features have the same name, two features are
-            timestamps, two features of a table have different thresholds, or a table evicts by age
-            and no feature is the timestamp.
+        ValueError: there is no feature that is not a timestamp, two features have the same name,
+            two features are timestamps, two features of a table have different thresholds, or a
+            table evicts by age and no feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])

@@ -6,8 +6,8 @@ another process and on another machine. ``field`` is the field's name:
 
 * ``salt = blake2b(field as UTF-8, digest_size=8)``.
 * A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))``. The 16-byte SipHash key is ``salt``,
-  written as 16 lower-case hexadecimal digits. The hash equals the value that
-  ``pandas.util.hash_array`` returns for ``v``.
+  written as 16 lower-case hexadecimal digits. The key equals the value that
+  ``pandas.util.hash_array`` returns for ``v`` with this ``hash_key``, read as a signed integer.
 * An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. For integers, ``salt`` is read as a
   little-endian uint64. Two different integers of one field never have the same key.
 * A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from mindspore_rec.common.columns.arrow_columns import values_array
 
-__all__ = ["category_keys", "keys_of", "missing_key", "mix64", "salt_word"]
+__all__ = ["category_keys", "keys_of", "missing_key", "mix64", "salt_word", "whole_floats"]
 
 _SHIFT_MULTIPLY = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -106,7 +106,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
     if pa.types.is_null(kind):
         return np.full(len(values), missing_key(field), np.int64)
     if pa.types.is_floating(kind):
-        values = _whole(where, values)
+        values = whole_floats(where, values)
         kind = values.type
     if pa.types.is_integer(kind):
         return _integer_keys(field, salt, values, where)
@@ -124,6 +124,10 @@ def missing_key(field: str) -> int:
 
     Returns:
         An int in the range of int64.
+
+    Raises:
+        TypeError: ``field`` is not a string.
+        ValueError: ``field`` is empty.
 
     Example:
         >>> missing_key("C1")
@@ -159,7 +163,8 @@ def salt_word(field: str) -> np.uint64:
     """Return the salt of ``field``, read as a little-endian word.
 
     Raises:
-        TypeError, ValueError: ``field`` is not a string, or empty.
+        TypeError: ``field`` is not a string.
+        ValueError: ``field`` is empty.
     """
     return np.uint64(int.from_bytes(_salt(field), "little"))
 
@@ -172,11 +177,19 @@ def _salt(field: str) -> bytes:
     return hashlib.blake2b(field.encode(), digest_size=8).digest()
 
 
-def _whole(where: str, values: pa.Array) -> pa.Array:
-    """Convert floats to integers. Each float must be whole or missing."""
+def whole_floats(where: str, values: pa.Array) -> pa.Array:
+    """Convert floats to int64. Each float must be whole or missing.
+
+    Args:
+        where: text before the word "must" in error messages.
+        values: floats ``[B]``. NaN is a missing value.
+
+    Raises:
+        TypeError: a float is not whole, or is so large that it is not exactly one integer.
+    """
     numbers = values.to_numpy(zero_copy_only=False)  # NaN if one is missing
     there = ~np.isnan(numbers)
-    most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to there each is exactly one integer
+    most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to here, a float is exactly one integer
     wrong = there & ~((np.abs(numbers) <= most) & (np.trunc(numbers) == numbers))
     if wrong.any():
         raise TypeError(

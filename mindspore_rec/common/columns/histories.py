@@ -18,7 +18,7 @@ from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.labels import numbers_and_legal
 from mindspore_rec.common.columns.lists import values_of_lists
 from mindspore_rec.common.columns.times import seconds_of
-from mindspore_rec.common.columns.transforms import Feature, Key, Number
+from mindspore_rec.common.columns.transforms import Feature, Key, Number, own_keys
 
 __all__ = [
     "ENDS",
@@ -133,7 +133,8 @@ class HistoryValues(Feature):
         """Return the keys or numbers of the values of all lists, ``[N]``.
 
         Raises:
-            TypeError, ValueError: a value is missing or of the wrong type.
+            TypeError, ValueError: a value is of the wrong type, or a number is missing although
+                `values` is 'int64' or 'key'.
         """
         where = f"column {self.column!r} must"
         if not len(values):
@@ -142,8 +143,10 @@ class HistoryValues(Feature):
             return Number(self.column).apply(self._numbers(values), learn)
         if self.values == "int64":
             return self._whole(values)
-        if self.values == "key" and pa.types.is_integer(values.type):
-            return Key(self.column).apply(values, learn)
+        if self.values == "key" and not is_text(values.type):
+            values = own_keys(self.column, values)
+            if pa.types.is_integer(values.type):
+                return Key(self.column).apply(values, learn)
         return keys_of(self.field, as_categories(values, self.values), where)
 
     def _numbers(self, values: pa.Array) -> pa.Array:
@@ -209,7 +212,7 @@ class History:
         members: one transform per column; the first transform reads the column that names the
             history.
         length: greatest number of events per row that are kept, 1 to 65536.
-        keep: 'last' or 'first': the events that are kept of a longer list.
+        keep: 'last' or 'first', to keep the last or the first events of a longer list.
     """
 
     members: Sequence[HistoryValues]
@@ -260,7 +263,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.
-        ValueError: offsets do not begin with 0, do not end with N, or decrease.
+        ValueError: offsets do not begin with 0, do not end with N, or decrease, or `values` is not
+            one-dimensional.
 
     Example:
         >>> from mindspore_rec.feature import ragged

@@ -83,9 +83,9 @@ class Events:
 class KeptEvents(JointFeature):
     """The user, the time and the values of each row, from which histories are kept.
 
-    The array is int64 ``[B, 3 + width]``: the time in seconds, 1 for an event or 0 for another row,
-    the user's key, and the values. If the user is missing, the second number is -1: the row has no
-    history, and is no event.
+    The array is int64 ``[B, 3 + V]`` for V values without the time: the time in seconds, 1 for an
+    event or 0 for another row, the user's key, and the values. If the user is missing, the second
+    number is -1: the row has no history, and is no event.
 
     Args:
         user: transform of the user to a key.
@@ -339,7 +339,8 @@ def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
 class EventLog:
     """All events of rows of a file, to find the histories of the rows in any order.
 
-    An event takes 24 bytes, plus 8 bytes per value, plus memory for sorting.
+    An event takes at most 48 bytes, plus 8 bytes per value. A user takes 16 bytes. Making the log
+    needs further memory for sorting.
 
     Args:
         feature: the events and the lengths of histories.

@@ -36,8 +36,8 @@ class Label(Feature):
         positive: the value that becomes 1; every other value becomes 0. Default: None, the labels
             are already 0 and 1.
 
-    Raises:
-        ValueError: a label is missing, or is neither 0 nor 1 and there is no `positive`.
+    Calling `apply` raises a ValueError if a label is missing or NaN, or if a label is neither 0 nor
+    1 and there is no `positive`.
 
     Example:
         >>> Label("income", positive="50000+").apply(pa.array(["50000+", "less"]), learn=False)
@@ -51,14 +51,22 @@ class Label(Feature):
         self.positive = positive
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return 0 and 1, float32 ``[B]``."""
+        """Return 0 and 1, float32 ``[B]``.
+
+        Raises:
+            ValueError: a label is missing or NaN, or is neither 0 nor 1 and there is no `positive`.
+        """
         made = positive_rows(self.column, values, self.positive)
         if made.null_count:
             row = int(np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False))[0])
             value = values[row].as_py()
             raise ValueError(
                 f"label {self.column!r} must be 0 or 1, row {row} is {value!r}: "
-                + ("leave the row out" if value is None else "name the value that is 1, positive=")
+                + (
+                    "leave the row out"
+                    if value is None or value != value
+                    else "name the value that is 1, positive="
+                )
             )
         return made.to_numpy(zero_copy_only=False).astype(np.float32)
 
@@ -77,6 +85,8 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
     values = decoded(values)
     if pa.types.is_boolean(values.type) and positive is None:
         return values
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
     if positive is None:
         numbers = _as_numbers(column, numbers_of_texts(values, "."))
         is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
@@ -114,8 +124,12 @@ class NumbersOfTexts(Feature):
 
     Args:
         transform: transform of numbers, with the name of the column.
-        decimal: '.' or ',', the decimal point. With ',', points between thousands are ignored.
-            Default: '.'.
+        decimal: '.' or ',', the decimal point. With ',', all points are ignored, because they
+            separate thousands. Default: '.'.
+
+    Raises:
+        TypeError: `transform` is not a transform of numbers.
+        ValueError: `decimal` is neither '.' nor ','.
 
     Example:
         >>> price = NumbersOfTexts(Number("price", missing=-1), decimal=",")
@@ -188,7 +202,7 @@ class Times(Feature):
     Args:
         column: numbers, timestamps, dates or texts.
         unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
-        format: format of texts, in the notation of `strptime`. Default: None, ISO 8601.
+        format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, ISO 8601.
 
     Example:
         >>> Times("ts", unit="ms").apply(pa.array([1_700_000_000_500]), learn=False)

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.arrow_columns import decoded, is_text
-from mindspore_rec.common.columns.categories import as_categories, check_values
+from mindspore_rec.common.columns.categories import as_categories
 from mindspore_rec.common.columns.hashing import keys_of
 from mindspore_rec.common.columns.transforms import Feature
 
@@ -33,6 +33,9 @@ class Categories(Feature):
         separator: text between the values, if the column consists of texts such as 'a|b|c'. An
             empty text is an empty list. Default: None, the column consists of lists.
         values: 'text' or 'whole', as for `Category`. Default: None.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
         >>> tags = Categories("tags", length=2)
@@ -60,7 +63,7 @@ class Categories(Feature):
         if separator is not None and (not isinstance(separator, str) or not separator):
             raise ValueError(f"separator must be a text, got {separator!r}")
         self.separator = separator
-        self.values = check_values(values)
+        self.values = None if values is None else check_one_of("values", values, ("text", "whole"))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B, length]``."""

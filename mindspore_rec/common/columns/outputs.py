@@ -96,7 +96,7 @@ class Output(ABC):
         Args:
             rows: the batch.
             learn: True to let the statistics first learn from the batch.
-            call: `map`, or the `map` of an executor.
+            call: `map`, or a function with the same arguments that uses several threads.
             training: True if a network trains on the rows. Default: False.
 
         Raises:
@@ -280,9 +280,9 @@ def make_output(name: Any, made: Any) -> Output:
     """Return the output of one or more features.
 
     Raises:
-        TypeError: `made` is of an unsupported type.
-        ValueError: the features mix keys and numbers, or a single FeatureSpec has another name than
-            the output.
+        TypeError: `name` is not a text, or `made` is of an unsupported type.
+        ValueError: the features mix keys and numbers, a single FeatureSpec has another name than
+            the output, or one of several features is a timestamp.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"names of outputs must be texts, got {name!r}")
@@ -316,7 +316,8 @@ def column_of(member: Member, rows: BatchRows) -> str:
     """Return the name of a member's column in a batch.
 
     Raises:
-        ValueError: the batch lacks the column.
+        ValueError: the batch lacks the column, or the member refers to a column by place although
+            the batch has names, or by name although the batch is a tuple.
     """
     if isinstance(member, FeatureSpec):
         name = rows.name_of(member.column)

@@ -19,15 +19,19 @@ __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 
 
 class MinMaxScale(Number):
-    """Scale to ``(x - low) / (high - low)``, clipped to [0, 1]; 0 if ``high == low``.
+    """Scale to ``(x - low) / (high - low)``, clipped to [0, 1]; 0 if ``high <= low``.
+
+    Before the first value, every number becomes 0 unless `low` and `high` are set.
 
     Args:
         column: numbers.
         low: the least value. Default: None, the least value so far.
         high: the greatest value. Default: None, the greatest value so far.
-        missing: result for a missing value (default 0).
+        missing: result for a missing value, NaN, or a number beyond the range of float32 (default
+            0).
 
     Raises:
+        TypeError: an argument is not a number.
         ValueError: `low` is not below `high`.
 
     Example:
@@ -94,7 +98,10 @@ class LogScale(MinMaxScale):
         column: numbers, for example counts.
         running: True to scale the logarithms to [0, 1]: the least logarithm so far becomes 0, and
             the greatest becomes 1 (default False).
-        missing: result for a missing value (default 0).
+        missing: as for `MinMaxScale`.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
 
     Example:
         >>> import pyarrow as pa
@@ -121,7 +128,12 @@ class LogScale(MinMaxScale):
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
-        """Load a state that `state_dict` returned."""
+        """Load a state that `state_dict` returned.
+
+        Raises:
+            ValueError: `state` belongs to a transform of another kind, or to a `LogScale` with
+                another `running`.
+        """
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
         if self.running:
@@ -136,7 +148,7 @@ class StandardScale(Number):
 
     Args:
         column: numbers.
-        missing: result for a missing value (default 0, which is the mean).
+        missing: as for `MinMaxScale`. The default, 0, is the scaled mean.
 
     Example:
         >>> import pyarrow as pa

@@ -29,8 +29,8 @@ class SharedKeys:
     """Keys of one batch. Transforms with the same settings compute the keys of a column once.
 
     The ids of a network, the statistics of labels, the folds of these statistics and crosses read
-    the same columns. Transforms that learn, and transforms from outside this library, compute their
-    values at each call.
+    the same columns. Only `Category`, `Key`, `Times`, `TimePart`, and a `Cross` of them share their
+    values. Any other transform, such as a transform that learns, computes its values at each call.
 
     Example:
         >>> keys, ages = SharedKeys(), pa.array([30, 40])
@@ -65,7 +65,7 @@ class SharedKeys:
 
 
 def _settings_of(feature: Feature) -> Hashable:
-    """Return the settings that decide a transform's keys; None if the transform may learn."""
+    """Return the settings that decide a transform's values; None if the values are not shared."""
     if type(feature) is Cross:
         parts = [_settings_of(part) for part in feature.parts]
         return None if None in parts else (Cross, feature.field, *parts)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.common.columns.hashing import mix64
 from mindspore_rec.common.columns.joint import JointFeature, field_of
-from mindspore_rec.common.columns.labels import Label
+from mindspore_rec.common.columns.labels import Label, Times
 from mindspore_rec.common.columns.shared_keys import SharedKeys
 from mindspore_rec.common.columns.transforms import Feature
 from mindspore_rec.common.columns.value_sums import ValueSums
@@ -35,32 +35,35 @@ class TargetStatistics(JointFeature):
     """Describe each value of columns by numbers: its mean label, and its number of rows.
 
     For each part and label there is one number: the difference between the mean label of the rows
-    with the value and the mean label of all rows. Both means are smoothed, so the number is near 0
-    for a value with few rows, and 0 for an unknown value. For a label with two values, the number
-    is ``tanh(d / 2)``, where ``d`` is the difference of the log odds. For a label that is a number,
-    ``d`` is the difference in standard deviations. The last number of a part is derived from the
-    logarithm of the value's number of rows. All numbers are between -1 and 1.
+    with the value and the mean label of all rows. The mean label of the value is smoothed, so the
+    number is near 0 for a value with few rows, and 0 for an unknown value. The number is ``tanh(d /
+    2)``. For a label with two values, ``d`` is the difference of the log odds. For a label that is
+    a number, ``d`` is the difference in standard deviations. The last number of a part is derived
+    from the logarithm of the value's number of rows. All numbers are between -1 and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
     the row's numbers are computed from the rows in the other folds. With 'past', the time of the
-    fitted rows is divided into 20 intervals of equal numbers of rows, and the numbers of a row are
-    computed from the rows in earlier intervals. The numbers for predictions (`apply`) are computed
-    from all rows. So, for one learned state, the numbers depend only on the content of the row.
+    fitted rows is divided into at most 20 intervals of about equal numbers of rows, and the numbers
+    of a row are computed from the rows in earlier intervals. The numbers for predictions (`apply`)
+    are computed from all rows. `apply` and `apply_training` never learn. So, for one learned state,
+    the numbers depend only on the content of the row.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
-        labels: transforms of the labels: `Label` for a label with two values, `Number` for numbers.
+        labels: transforms of the labels: `Label` for a label with two values; a transform to a
+            number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
             `others` must read a column that the part does not read. With 'past', the transform
             `Times`.
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, each row counts once.
-        most_values: largest number of values that are kept per part; the most frequent values are
-            kept. Default: 2**20.
+        most_values: largest number of values that are kept per part, 1 to 2**30; the most frequent
+            values are kept. Default: 2**20.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, or columns are missing.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',
+            `others` read only the columns of a part.
 
     Example:
         >>> from mindspore_rec.feature import Category, FeaturePipeline, Label
@@ -112,7 +115,7 @@ class TargetStatistics(JointFeature):
         if any(part.dtype is not np.int64 for part in self.parts):
             raise ValueError("parts must be transforms to keys, such as Category")
         if self.by == "past":
-            if len(self.others) != 1:
+            if len(self.others) != 1 or not isinstance(self.others[0], Times):
                 raise ValueError("others must be the one transform Times with by='past'")
             return
         read = {column for each in self.others for column in each.columns}
@@ -173,7 +176,7 @@ class TargetStatistics(JointFeature):
                 )
 
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
-        """Learn from further rows, which count after the next call of `settle`.
+        """Learn from further rows. All rows count only after the next call of `settle`.
 
         The intervals of time do not change.
 

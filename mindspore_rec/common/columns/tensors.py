@@ -198,7 +198,7 @@ def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
     Raises:
         TypeError: the value's type cannot be converted to the input's type without loss. Each float
             type may be converted to each other float type.
-        ValueError: the value has another shape than `spec`.
+        ValueError: the value has another shape than `spec`, or no elements.
     """
     if (
         type(value) is np.ndarray

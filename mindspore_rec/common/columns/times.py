@@ -39,7 +39,9 @@ def check_times(unit: str | None, format: str | None, where: str = "") -> None:
 def seconds_of(
     column: str | int, values: pa.Array, unit: str | None = None, format: str | None = None
 ) -> pa.Array:
-    """Return times as seconds since 1970, as int64 or float64. Unreadable texts become missing.
+    """Return times as seconds since 1970, as integers or floats. Unreadable texts become missing.
+
+    Fractions of a second are rounded down. Numbers in seconds keep their Arrow type.
 
     Args:
         column: name or place of the column, for messages.

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
-from mindspore_rec.common.columns.arrow_columns import decoded
+from mindspore_rec.common.columns.arrow_columns import decoded, is_text
 from mindspore_rec.common.columns.categories import as_categories, check_values
-from mindspore_rec.common.columns.hashing import category_keys, keys_of
+from mindspore_rec.common.columns.hashing import category_keys, keys_of, whole_floats
 from mindspore_rec.common.columns.times import check_times, seconds_of
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Number",
     "TimeCycle",
     "TimePart",
+    "own_keys",
     "time_parts",
 ]
 
@@ -48,7 +49,7 @@ class Feature(ABC):
     """Type of the values: np.int64 for keys, np.float32 for numbers."""
 
     width = 1
-    """Number of values a row."""
+    """Number of values per row."""
 
     reads_lists: ClassVar[bool] = False
     """True if the column has a list in each row."""
@@ -110,8 +111,9 @@ class Category(Feature):
         field: text that salts the hash. If columns have the same field, equal values have the same
             key. Default: the column's name.
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
-            7 and 7.0 have the same key; or 'key', for integers that are their own keys, as in a
-            `FeatureSpec` without a transform. Default: None; then '7' and 7 are different values.
+            7 and 7.0 have the same key; or 'key', for whole numbers that are their own keys, as in
+            a `FeatureSpec` without a transform. With 'key', no number may be missing, and texts are
+            hashed. Default: None; then '7' and 7 are different values.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
@@ -134,9 +136,31 @@ class Category(Feature):
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
         where = f"column {self.column!r} must"
-        if self.values == "key" and pa.types.is_integer(values.type):
-            return Key(self.column).apply(values, learn)
+        if self.values == "key" and not is_text(values.type):
+            values = own_keys(self.column, values)
+            if pa.types.is_integer(values.type):
+                return Key(self.column).apply(values, learn)
         return keys_of(self.field, as_categories(values, self.values), where)
+
+
+def own_keys(column: str | int, values: pa.Array) -> pa.Array:
+    """Return values whose integers are their own keys; whole floats become integers.
+
+    Args:
+        column: name or place of the column, for messages.
+        values: values that are not texts ``[B]``.
+
+    Raises:
+        TypeError: a float is not whole.
+
+    Example:
+        >>> own_keys("user", pa.array([7.0, None])).to_pylist()
+        [7, None]
+    """
+    values = decoded(values)
+    if pa.types.is_floating(values.type):
+        return whole_floats(f"column {column!r} must", values)
+    return values
 
 
 class Key(Feature):
@@ -186,7 +210,7 @@ class Number(Feature):
         """Return the numbers, float32 ``[B]``."""
         numbers = self._numbers(values)
         there = np.abs(numbers) <= GREATEST
-        numbers[~there] = 0.0  # one absurd value must not spoil what is learned for good
+        numbers[~there] = 0.0  # one absurd value must not spoil the statistics for good
         made = self._scaled(numbers, there, learn)
         if not there.all():
             made[~there] = self.missing
@@ -214,11 +238,12 @@ class TimePart(Feature):
     """Transform times to keys of their hour, weekday or another part.
 
     Args:
-        column: times in UTC: numbers, or Arrow timestamps or dates, or texts if there is a format.
-            Missing times and times outside the years 1 to 9999 have a separate key.
+        column: times in UTC: numbers, Arrow timestamps or dates, or texts. Missing times,
+            unreadable texts and times outside the years 1 to 9999 have one separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
         unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
-        format: format of texts in the notation of `strptime`, or "iso". Default: None.
+        format: format of texts in the notation of `strptime`, or "iso". Default: None, texts are in
+            ISO 8601.
 
     Example:
         >>> friday_noon = pa.array([1_700_222_400, None])

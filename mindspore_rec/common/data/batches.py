@@ -132,7 +132,7 @@ class ArrowBatches(BatchSource):
         Raises:
             TypeError, ValueError: `state` is not a position, or is a position in other data or in
                 another order.
-            RuntimeError: batches have been read.
+            RuntimeError: batches have been read or skipped, or another state has been loaded.
         """
         if self._begun or self._next != Place(0):
             raise RuntimeError("load_state_dict must be called before the first batch is read")
@@ -149,7 +149,8 @@ class ArrowBatches(BatchSource):
         """Return this object, which from now on yields one worker's share of the rows.
 
         Each row is in exactly one worker's share. Together, the batches of all workers have
-        `batch_size` rows. The argument `divide` of `Rows.batches` decides what the workers divide.
+        `batch_size` rows, and fewer at the end of a pass. The argument `divide` of `Rows.batches`
+        decides what the workers divide.
 
         Raises:
             ValueError: `worker` is out of range, a batch has fewer rows than there are workers, or

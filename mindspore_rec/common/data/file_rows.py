@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 __all__ = ["CHUNK_ROWS", "POOL", "Cursor", "FileRows", "Part", "check_names"]
 
 CHUNK_ROWS = 1 << 15
-"""Rows of a chunk: columns of many rows would leave the cache, and their memory the process."""
+"""Number of rows of a chunk. Columns with more rows would not fit the processor's cache."""
 
 POOL = pa.system_memory_pool()
-"""Memory of rows. The native core makes malloc keep what is freed, which Arrow's own pool gives
-back to the system, and takes again at the cost of a page fault for each 4 KiB."""
+"""Memory of rows, from malloc. The native core makes malloc keep freed memory. Arrow's own pool
+returns freed memory to the system, so new rows would cost a page fault for each 4 KiB."""
 
 
 class Part(NamedTuple):
@@ -42,7 +42,7 @@ class FileRows(ABC):
     """Rows of one file in parts. Several threads may call `decode` at the same time.
 
     A subclass reads rows of another format or from another place, and `read` accepts an object of
-        the subclass as a source.
+    the subclass as a source.
 
     Attributes:
         name: name of the file in messages.

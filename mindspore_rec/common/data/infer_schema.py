@@ -37,8 +37,8 @@ def infer_schema(
         source: `Rows`, or files or a data frame, as for `read`.
         label: name of the label, or of several labels. A `LabelColumn` says more: which value
             counts as 1, or that the label is a number.
-        time: name of the column with the time of the event. Default: a column of timestamps, or of
-            numbers that are times by their name and size, if there is one.
+        time: name of the column with the time of the event. Default: a column of timestamps, of
+            texts of times, or of numbers that are times by their name and size, if there is one.
         group: name of a column; metrics are also computed for each of its values. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read. Default: none.

@@ -59,8 +59,8 @@ def next_items(
     Args:
         user: ``[E]``, the users of the events, numbers or texts.
         item: ``[E]``, the items of the events, numbers or texts.
-        time: ``[E]``, the times of the events, numbers or `datetime64`. Events of a user with equal
-            times keep their order.
+        time: ``[E]``, the times of the events: numbers, `datetime64`, texts in ISO 8601, or times
+            with a time zone, which become UTC. Events of a user with equal times keep their order.
         begin: time of the first event that gets a row. Default: None, the time of the first event.
         end: events at this time or later get no row. Default: None, there is no end.
         together: True makes one row of a user's events with equal times, such as the items of an
@@ -73,8 +73,8 @@ def next_items(
         most: number of the newest events that a history keeps. Default: None, all events.
 
     Raises:
-        ValueError: the arrays are not of one length, a time is NaN or NaT, ``least`` is below 0, or
-            ``most`` is below 1.
+        ValueError: the arrays are not of one length, a time is NaN, NaT or unreadable, ``least`` is
+            below 0, or ``most`` is below 1.
 
     Examples:
         >>> rows = next_items([7, 8, 7, 7], [1, 4, 2, 3], [10, 15, 20, 30], begin=15)

@@ -45,7 +45,7 @@ def read(
 
     Args:
         source: path of a file (Parquet, CSV, TSV, Arrow IPC, JSON lines; text may be compressed as
-            gz, zst or bz2), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
+            gz, zst, bz2 or lz4), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
             folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
             frame of pandas or Polars, an Arrow table, or another object with
             ``__arrow_c_stream__``; or an object of your own subclass of `FileRows`. If a path
@@ -57,7 +57,8 @@ def read(
             all columns.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
-            `JsonLinesFormat`. Default: None, the names of the files decide.
+            `JsonLinesFormat`. Rows in memory ignore `format` and `filesystem`. Default: None, the
+            names of the files decide.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
             the file system of a URI, or local files for other paths.
         bad_rows: treatment of rows that cannot be read. Default: None, the first row that cannot be

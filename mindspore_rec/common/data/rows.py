@@ -35,11 +35,13 @@ class Rows:
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
-    rows; to count the rows of text files, or rows with a filter, `len()` reads the rows once.
+    rows. To count the rows of text files, or of a filter, split or sample, `len()` reads the rows
+    once.
 
     Args:
         selection: columns and rows of the source.
-        threads: number of threads that decode rows. Default: None, the number of cores.
+        threads: number of threads that decode rows. Default: None, the number of cores that the
+            process may use.
 
     Example:
         >>> import pandas as pd
@@ -85,7 +87,8 @@ class Rows:
     def count(self) -> int:
         """Return the number of rows; see `len`.
 
-        No row is read if there is no filter and the files store their number of rows.
+        No row is read if the files store their number of rows and no filter, split, sample or check
+        may leave out rows. The number is computed once.
 
         Raises:
             ValueError: a row cannot be read.
@@ -124,7 +127,7 @@ class Rows:
         """Return the rows with only some of the columns; other columns are not read.
 
         Raises:
-            ValueError: a column does not exist or is named twice.
+            ValueError: a column does not exist or is named twice, or no column is named.
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         known = self._selection.data.schema.names
@@ -170,7 +173,9 @@ class Rows:
             seed: seed of the draw, at least 0. Default: 0.
 
         Raises:
-            ValueError: a share is out of range, or the shares add up to more than 1.
+            TypeError: an argument is of the wrong type.
+            ValueError: there is no share, an argument is out of range, or the shares add up to more
+                than 1.
 
         Example:
             >>> import pandas as pd
@@ -223,7 +228,7 @@ class Rows:
         kinds = self._selection.data.schema
         if name not in kinds.names:
             raise ValueError(f"{self.source} has no column {name!r}: its columns are {kinds.names}")
-        format = getattr(column, "format", None) if column is not None and time is None else None
+        format = column.format if column is not None and column.name == name else None
         expression = time_expression(name, kinds.field(name).type, format)
         bare = replace(self._selection, schema=None, columns=(name,), sample=None)
         times = (times_of(each.column(0), name, format) for each in _in_order(bare, self._threads))
@@ -247,7 +252,7 @@ class Rows:
         """Return at most `rows` rows, drawn at random from parts of all files, in the files' order.
 
         To bound memory, the rows are drawn from about 16 row groups or blocks of text, if there are
-            more.
+        more.
 
         Args:
             rows: number of rows; if there are no more than `rows` rows, all rows are returned.
@@ -291,9 +296,9 @@ class Rows:
 
         With `shuffle`, row groups are read in a random order, and rows are permuted within windows:
         as many consecutive row groups as fit in `buffer_rows` rows, at least one. The order of pass
-        k depends only on `seed` and k. In text files, blocks of 4 MiB replace row groups. The
-        blocks of one compressed file stay in order, so its rows are only permuted within the
-        buffer.
+        k depends only on the files, `buffer_rows`, `seed` and k. In text files, blocks of 4 MiB
+        replace row groups. The blocks of one compressed file stay in order, so its rows are only
+        permuted within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
@@ -302,8 +307,9 @@ class Rows:
                 Default: False, the order of the files.
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, the number of cores.
-            buffer_rows: approximate number of rows that are permuted together. About three times
-                `buffer_rows` rows are in memory. Default: 262,144.
+            buffer_rows: approximate number of rows that are permuted together. At least three times
+                `buffer_rows` rows are in memory; with many threads, about two million further rows
+                are read ahead. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
                 selects its rows of each batch. So any number of workers trains on the same batches
                 as one process. With "windows", each worker reads only its share of the windows;
@@ -316,7 +322,7 @@ class Rows:
             A source of batches, resumable in the middle of a pass, which workers can divide.
 
         Raises:
-            ValueError: an argument is out of range.
+            TypeError, ValueError: an argument is of the wrong type or out of range.
 
         Example:
             >>> import pandas as pd

@@ -91,7 +91,7 @@ class Selection:
 
     @property
     def keeps_all(self) -> bool:
-        """True if no row is left out."""
+        """True if no filter, split or sample leaves out rows."""
         return self.where is None and not self.shares and self.sample is None
 
     def parts(self) -> list[FilePart]:
@@ -134,7 +134,7 @@ class Selection:
         return " in this part of a split" if self.shares else ""
 
     def digest(self) -> str:
-        """Return a digest of everything that decides the order of the rows."""
+        """Return a digest of the files' sizes, the parts, the filter, the splits and the sample."""
         parts = [tuple(each.part) for each in self.parts()]
         sample = None if self.sample is None else (self.sample.negatives, self.sample.seed)
         told = (self.data.sizes, parts, str(self.where), self.shares, sample)

@@ -109,7 +109,8 @@ class BadRows:
         most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an
             error. The share is checked after every 100,000 rows, and at the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. Default: None, bad rows are only counted.
+            `reason` and `text`. `read` empties an existing file. Default: None, bad rows are only
+            counted.
 
     Raises:
         ValueError: `most_share` is out of range.
@@ -130,9 +131,10 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Only `seed` and a row's place in its file decide if the row is kept; batch size, order, threads
-    and workers do not matter. Kept negatives get the weight ``1 / negatives``, so the expected
-    weighted mean of the labels is the mean of the whole file.
+    Only `seed`, the number of a row's file and the row's place in the file decide if the row is
+    kept; batch size, order, threads and workers do not matter. A row without a label is kept. Kept
+    negatives get the weight ``1 / negatives``, so the expected weighted mean of the labels is the
+    mean of the whole file.
 
     Args:
         negatives: share of the rows with label 0 that are kept, in (0, 1].
@@ -140,8 +142,8 @@ class Sample:
         label: name of the label's column, which is 0 or 1. Default: None, the labels of the schema;
             a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, the weight column of the schema,
-            or ``"weight"`` if there is none. If the data contain the column, its values are
-            multiplied by the weights of the thinned rows.
+            or ``"weight"`` if there is none. If the column is read, its values are multiplied by
+            the weights of the thinned rows.
 
     Raises:
         ValueError: an argument is out of range.

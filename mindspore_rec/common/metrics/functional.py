@@ -6,9 +6,11 @@ The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpo
 or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
 undefined because only one class occurs, the value is NaN. All sums are computed in float64.
 
-Every function raises ValueError for empty arrays, different lengths, illegal shapes, labels other
-than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
-ValueError too. Predictions that are not numbers raise TypeError.
+The functions `auc`, `gauc`, `log_loss`, `normalized_entropy`, `calibration` and `reliability_curve`
+check their arguments. The functions raise ValueError for empty arrays, different lengths, illegal
+shapes, labels other than 0 and 1, and predictions that are NaN or infinite. Probabilities outside
+``[0, 1]`` raise ValueError too. Predictions that are not numbers raise TypeError. The helpers of
+the metric classes, such as `auc_of_classes` and `bin_sums`, do not check their arguments.
 
 A row with the optional weight w, at least 0, counts like w equal rows.
 
@@ -34,7 +36,7 @@ from mindspore_rec.common.metrics.inputs import (
     as_scores,
     as_weights,
     check_same_length,
-    task_column,
+    single_column,
 )
 from mindspore_rec.common.metrics.ranking import (
     average_precision,
@@ -101,8 +103,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None
     """Compute the area under the ROC curve: the share of correctly ordered positive-negative pairs.
 
     A tied pair counts one half (the mid-rank form of the Mann-Whitney U statistic, Hanley & McNeil
-    1982). Pairs are counted in integers, so the value is the correctly rounded fraction and does
-    not depend on the order of the rows.
+    1982). Without weights, pairs are counted in integers, so the value is the correctly rounded
+    fraction and does not depend on the order of the rows.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -110,7 +112,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None
         weight: ``[B]``, weights of the rows. Default: None, every row counts once.
 
     Returns:
-        The AUC in ``[0, 1]``, or NaN with one class only.
+        The AUC in ``[0, 1]``, or NaN if a class has no row or no weight.
 
     Examples:
         >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
@@ -224,7 +226,7 @@ def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> fl
         0.5
     """
     labels, scores = _label_and_score(label, score)
-    groups = as_groups(task_column(group, "group"), "group")
+    groups = as_groups(single_column(group, "group"), "group")
     check_same_length(label=labels, group=groups)
     order = np.lexsort((scores, groups))
     scores, groups, labels = scores[order], groups[order], labels[order]
@@ -332,15 +334,15 @@ def normalized_entropy(
         from_logits: True if the predictions are logits. Default: False.
 
     Returns:
-        The normalized entropy (0 is perfect), or NaN if all labels are equal, because the entropy
-        is then 0.
+        The normalized entropy (0 is perfect), or NaN if all labels with a weight above 0 are equal,
+        because the entropy is then 0.
 
     Examples:
         >>> normalized_entropy([1, 0], [0.5, 0.5])
         1.0
     """
     loss = log_loss(label, prediction, weight, from_logits=from_logits)
-    labels = as_labels(task_column(label, "label"), "label")
+    labels = as_labels(single_column(label, "label"), "label")
     if weight is None:
         return loss / background_entropy(int(labels.sum()), labels.size)
     weights = _weights(weight, labels)
@@ -380,7 +382,7 @@ def calibration(
         weight: ``[B]``, weights of the rows. Default: None, every row counts once.
         from_logits: True if the predictions are logits. Default: False.
 
-    Returns: The ratio, or NaN if there is no positive label.
+    Returns: The ratio, or NaN if no positive label has a weight above 0.
 
     Examples:
         >>> calibration([1, 0, 0, 0], [0.25, 0.5, 0.25, 0.5])
@@ -503,8 +505,8 @@ def sigmoid(logit: FloatArray) -> npt.NDArray[np.float64]:
 def _label_and_score(
     label: npt.ArrayLike, score: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.bool_], FloatArray]:
-    labels = as_labels(task_column(label, "label"), "label")
-    scores = as_scores(task_column(score, "score"), "score")
+    labels = as_labels(single_column(label, "label"), "label")
+    scores = as_scores(single_column(score, "score"), "score")
     check_same_length(label=labels, score=scores)
     _check_not_empty(labels)
     return labels, scores
@@ -513,8 +515,8 @@ def _label_and_score(
 def _label_and_prediction(
     label: npt.ArrayLike, prediction: npt.ArrayLike, from_logits: bool
 ) -> tuple[npt.NDArray[np.bool_], FloatArray]:
-    labels = as_labels(task_column(label, "label"), "label")
-    column = task_column(prediction, "prediction")
+    labels = as_labels(single_column(label, "label"), "label")
+    column = single_column(prediction, "prediction")
     predictions = as_predictions(column, "prediction", from_logits=from_logits)
     check_same_length(label=labels, prediction=predictions)
     _check_not_empty(labels)
@@ -522,7 +524,7 @@ def _label_and_prediction(
 
 
 def _weights(weight: npt.ArrayLike, labels: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    weights = as_weights(task_column(weight, "weight"), "weight")
+    weights = as_weights(single_column(weight, "weight"), "weight")
     check_same_length(label=labels, weight=weights)
     return weights
 

@@ -20,6 +20,7 @@ __all__ = [
     "as_weights",
     "check_same_length",
     "label_remedy",
+    "single_column",
     "task_column",
 ]
 
@@ -59,11 +60,27 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
     return array[:, task]
 
 
+def single_column(values: Any, name: str) -> npt.NDArray[Any]:
+    """Return values ``[B]`` or ``[B, 1]`` as a 1-D array.
+
+    Raises:
+        ValueError: the array has another shape.
+
+    Examples:
+        >>> single_column([[1], [3]], "label")
+        array([1, 3])
+    """
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise ValueError(f"{name} must have the shape [B] or [B, 1], got {array.shape}")
+    return task_column(array, name)
+
+
 def as_scores(values: npt.NDArray[Any], name: str) -> FloatArray:
     """Return finite real scores ``[B]``, as float32 or float64.
 
     Raises:
-        TypeError: not real numbers.
+        TypeError: the scores are not real numbers.
         ValueError: a score is NaN or infinite.
     """
     if values.dtype.name == "bfloat16":  # MindSpore's own NumPy type, of no kind that NumPy knows
@@ -138,7 +155,7 @@ def as_weights(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Return weights of rows ``[B]`` as float64.
 
     Raises:
-        TypeError: not real numbers.
+        TypeError: the weights are not real numbers.
         ValueError: a weight is NaN, infinite or below 0.
     """
     weights = as_scores(values, name).astype(np.float64)
@@ -152,7 +169,7 @@ def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
     """Return group keys ``[B]`` as int64. The bits of unsigned 64-bit keys do not change.
 
     Raises:
-        TypeError: not integers.
+        TypeError: the keys are not integers.
     """
     if values.dtype.kind not in "iu" and values.size:
         raise TypeError(f"{name} must be integers, got dtype {values.dtype}")

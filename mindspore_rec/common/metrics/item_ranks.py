@@ -49,6 +49,7 @@ def rank_targets(
         is last.
 
     Raises:
+        TypeError: an item or an offset is not an integer.
         ValueError: a shape is wrong, a vector or bias is not finite, an item is outside ``[0, I)``,
             or offsets do not rise from 0 to the number of values.
 
@@ -80,17 +81,19 @@ def top_items(
     Args:
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
-        k: number of items per row, at least 1.
+        k: number of items per row, 1 to 2^31 - 1.
         masked: pair ``(values, offsets)`` of items that are left out: in row b, the items
             ``values[offsets[b]:offsets[b + 1]]``. Default: None.
         bias: float32 ``[I]``, is added to the scores of the items. Default: None.
 
     Returns:
         Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If
-        scores are equal, the item with the smaller number is first. If a row has fewer than k
-        items, the other places have the item -1 and the score -infinity.
+        scores are equal, the item with the smaller number is first. An item whose score overflows
+        to NaN is left out. If a row has fewer than k items, the other places have the item -1 and
+        the score -infinity.
 
     Raises:
+        TypeError: ``k``, an item or an offset is not an integer.
         ValueError: ``k`` is below 1, a shape is wrong, a vector or bias is not finite, an item is
             outside ``[0, I)``, or offsets do not rise from 0 to the number of values.
 

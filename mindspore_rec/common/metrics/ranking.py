@@ -13,12 +13,13 @@ contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of r
 ``rank[offsets[b]:offsets[b + 1]]``. The targets of a row are sorted by rank. The *place* of the
 i-th target is its rank + i - 1. A target is among the first k items if its place is at most k.
 
-Each metric is the mean over the rows. The mean does not depend on the order of the rows, because
-the rows' values are rounded to multiples of 2^-52 and added as integers.
+Each of these metrics is the mean over the rows. The mean does not depend on the order of the rows,
+because the rows' values are rounded to multiples of 2^-52 and added as integers.
 
-Every function raises ValueError if there are no rows, if a row has no target, if a rank is below 1
-or NaN, and if ``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is
-not an int, raise TypeError.
+The metrics of ranks (`recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank`, `average_precision`)
+raise ValueError if there are no rows, if a row has no target, if a rank is below 1 or NaN, and if
+``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is not an int,
+raise TypeError. `ranking_values` raises the same errors, but accepts an array without rows.
 """
 
 from __future__ import annotations
@@ -192,7 +193,9 @@ def ranking_values(
         float64 ``[B]``, whose mean is the metric.
 
     Raises:
-        ValueError: the metric is unknown.
+        TypeError: the ranks are not numbers, or ``k`` is not an int.
+        ValueError: the metric is unknown, a rank is below 1, a row has no target, or ``k`` is out
+            of range.
 
     Examples:
         >>> ranking_values("ndcg", [1, 3, 30], 10)
@@ -364,7 +367,7 @@ def checked_offsets(offsets: npt.ArrayLike, values: int, name: str) -> npt.NDArr
     """Return offsets of lists as int64 ``[B + 1]``.
 
     Raises:
-        TypeError: not integers.
+        TypeError: the offsets are not integers.
         ValueError: the offsets do not rise from 0 to the number of values.
     """
     array = np.asarray(offsets)

@@ -27,8 +27,9 @@ __all__ = ["FeatureBatches", "stream_batches"]
 class FeatureBatches(BatchWrapper):
     """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
-    Each batch contains the keys of each feature, followed by the columns that no feature reads. The
-    label therefore stays the last column. The timestamp is not a column of the batch, but the
+    For FeatureSpec objects, each batch contains the keys of each feature, followed by the columns
+    that no feature reads. The label therefore stays the last column. For a FeaturePipeline, each
+    batch contains the pipeline's arrays. The timestamp is not a column of the batch, but the
     latest timestamp is the batch's event time. Just before a batch's step, `RecModel` sets the
     batch's event time on the tables in which the network looks up the features. For a Dataset, the
     threads of the pipeline compute the keys ahead of the step.

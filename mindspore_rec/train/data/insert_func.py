@@ -54,7 +54,12 @@ class InsertFunc:
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch or Dataset with keys in place of features; see `get_insert_func`."""
+        """Return the batch or Dataset with keys in place of features; see `get_insert_func`.
+
+        Raises:
+            TypeError: `batch` is neither a dict, a tuple, a list nor a Dataset.
+            ValueError: the batch does not fit the features, or `prepare` removed all rows.
+        """
         if isinstance(batch, Dataset):
             timed = self._time is not None
             return map_dataset(self.pipeline, batch, self.learn, timed, self.training)

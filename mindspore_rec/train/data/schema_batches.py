@@ -40,6 +40,9 @@ class SchemaBatches(BatchWrapper):
             int64 ``[B]``. Default: False.
         weight: column of the source from which the array `weight` is made, if the schema has no
             weight column. Default: None.
+
+    Raises:
+        ValueError: `with_group` is True although the schema has no group.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy.typing as npt
 
@@ -16,7 +16,7 @@ __all__ = ["Accuracy"]
 class Accuracy(RowMean):
     """Share of rows whose label equals the predicted class (1 if the probability is above 0.5).
 
-    Constant memory.
+    The value is NaN if all weights are 0. The metric uses constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
@@ -30,8 +30,6 @@ class Accuracy(RowMean):
         >>> metric.eval()
         0.75
     """
-
-    undefined_if: ClassVar[str] = "all weights are 0"
 
     def _of_rows(self, label: npt.NDArray[Any], prediction: FloatArray) -> npt.NDArray[Any]:
         return label == (prediction > (0.0 if self.from_logits else 0.5))

@@ -19,9 +19,9 @@ __all__ = ["AUC"]
 class AUC(BinaryMetric):
     """Exact area under the ROC curve; a pair with equal scores counts one half.
 
-    For definition and source, see `mindspore_rec.metrics.functional.auc`. The value does not depend
-    on the order of the rows or on the batches. Until rows of both classes have been added, the
-    value is NaN and no error is raised, so an online job can continue.
+    For definition and source, see `mindspore_rec.metrics.functional.auc`. Without weights, the
+    value does not depend on the order of the rows or on the batches. While all added rows have one
+    class, the value is NaN and no error is raised, so an online job can continue.
 
     The metric stores predictions as float32, 4 bytes per row. If rows have weights, the weights
     take 4 more bytes per row. Float64 predictions that are equal as float32 count as equal. Calling

@@ -17,6 +17,7 @@ from mindspore_rec.common.metrics.inputs import (
     as_predictions,
     as_weights,
     check_same_length,
+    single_column,
     task_column,
 )
 from mindspore_rec.train.metrics.merged import MergedMetric, check_integer
@@ -106,7 +107,7 @@ class BinaryMetric(MergedMetric):
         Args:
             *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
                 T]``. Predictions must be finite numbers. Labels must be 0 or 1, of any dtype. If
-                the metric is weighted, the last input is the weights.
+                the metric is weighted, the last input is the weights, ``[B]`` or ``[B, 1]``.
 
         Raises:
             TypeError: an input is not an array of numbers.
@@ -144,7 +145,7 @@ class BinaryMetric(MergedMetric):
 
     def _weights_of(self, weight: Any, label: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return checked weights `[B]` of a batch."""
-        weights = as_weights(task_column(weight, "weight"), "weight")
+        weights = as_weights(single_column(weight, "weight"), "weight")
         check_same_length(label=label, weight=weights)
         return weights
 

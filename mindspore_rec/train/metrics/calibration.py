@@ -25,8 +25,8 @@ __all__ = ["Calibration"]
 class Calibration(BinaryMetric):
     """Mean predicted rate divided by mean observed rate: 1 is calibrated, above 1 is too high.
 
-    For definition and source, see :func:`mindspore_rec.common.metrics.functional.calibration`. The
-    value is NaN until a positive label has been added. The metric uses constant memory.
+    For definition and source, see `mindspore_rec.metrics.functional.calibration`. The
+    value is NaN while no added row has a positive label. The metric uses constant memory.
 
     Args:
         bins: the number of bins of equal width for :meth:`reliability_curve`, or the increasing

@@ -14,7 +14,7 @@ from mindspore_rec.common.metrics.inputs import (
     FloatArray,
     as_groups,
     check_same_length,
-    task_column,
+    single_column,
 )
 from mindspore_rec.train.metrics.base import BinaryMetric
 
@@ -57,7 +57,7 @@ class GAUC(BinaryMetric):
         self._chunks: list[tuple[npt.NDArray[np.bool_], FloatArray, npt.NDArray[np.int64]]] = []
 
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
-        group = as_groups(task_column(others[0], "group"), "group")
+        group = as_groups(single_column(others[0], "group"), "group")
         check_same_length(label=label, group=group)
         self._chunks.append((label.copy(), prediction.astype(np.float32), group.copy()))
 

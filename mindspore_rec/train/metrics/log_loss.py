@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ __all__ = ["LogLoss", "NormalizedEntropy"]
 class LogLoss(RowMean):
     """Mean binary cross entropy, in nats, over the rows of all batches so far.
 
-    Definition and clipping: `mindspore_rec.metrics.functional.log_loss`. Constant memory.
+    For definition and clipping, see `mindspore_rec.metrics.functional.log_loss`. The value is NaN
+    if all weights are 0. The metric uses constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Logits are not clipped. Default: False.
@@ -40,9 +41,9 @@ class LogLoss(RowMean):
 class NormalizedEntropy(LogLoss):
     """Log loss divided by the log loss of a model that always predicts the mean label.
 
-    Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. The
-    value is 0 for perfect predictions and 1 for predictions no better than the mean label. The
-    value is NaN until labels of both classes have been added. Constant memory.
+    For definition and source, see `mindspore_rec.metrics.functional.normalized_entropy`. The value
+    is 0 for perfect predictions and 1 for predictions no better than the mean label. The
+    value is NaN while all added labels are equal. The metric uses constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
@@ -56,8 +57,10 @@ class NormalizedEntropy(LogLoss):
         0.237
     """
 
+    undefined_if: ClassVar[str] = "all labels are of one class"
+
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         super().clear()
         self._positives = 0.0
 

@@ -37,7 +37,7 @@ class MergedMetric(Metric):
         return self._rows
 
     def eval(self) -> float:
-        """Return the metric over the rows added since the last :meth:`clear`.
+        """Return the metric of the rows that were added since the last :meth:`clear`.
 
         Raises:
             RuntimeError: no rows have been added; MindSpore's own metrics raise the same error.

@@ -66,13 +66,13 @@ class RankingMetric(_ListMetric):
     `mindspore_rec.metrics.rank_targets`, and call :meth:`add_ranks`.
 
     Metrics of different rows are merged exactly: the value does not depend on the order of the
-    rows, on the batches or on the number of workers. Constant memory.
+    rows, on the batches or on the number of workers. The metric uses constant memory.
 
     Args:
-        k: number of items at the top of a ranking, at least 1.
+        k: number of items at the top of a ranking, at least 1; None for all items. Default: 10.
 
     Raises:
-        TypeError: ``k`` is not an int.
+        TypeError: ``k`` is neither an int nor None.
         ValueError: ``k`` is below 1.
     """
 

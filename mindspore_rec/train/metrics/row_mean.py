@@ -26,6 +26,7 @@ class RowMean(BinaryMetric):
         from_logits, task, weighted: as for `BinaryMetric`.
     """
 
+    undefined_if: ClassVar[str] = "all weights are 0"
     takes_weights: ClassVar[bool] = True
 
     def clear(self) -> None:

@@ -32,7 +32,7 @@ class StreamingAUC(BinaryMetric):
     so the value says nothing.
 
     Predictions are not rounded before they are binned. The value is NaN while all counted rows have
-    the same label. Memory: 16 bytes per bin, and 4 bytes per row of the window.
+    the same label. The metric takes 24 bytes per bin, and 4 bytes per row of the window.
 
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
@@ -76,7 +76,7 @@ class StreamingAUC(BinaryMetric):
         super().__init__(from_logits=from_logits, task=task)
 
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         super().clear()
         self._counter = self._new_counter()
 
@@ -84,10 +84,10 @@ class StreamingAUC(BinaryMetric):
         """Return the largest possible distance of :meth:`eval` from the exact AUC.
 
         The bound is ``0.5 * sum_b(P_b * N_b) / (P * N)``, where bin b has P_b of all P positives
-        and N_b of all N negatives. The bound is NaN if only rows of one class have been added.
+        and N_b of all N negatives. The bound is NaN if all counted rows have one class.
 
         Raises:
-            RuntimeError: no rows seen.
+            RuntimeError: no rows have been added.
         """
         self._check_seen()
         return auc_error_bound(self._counter.counts[1::2], self._counter.counts[0::2])
@@ -162,7 +162,7 @@ class _WindowCounter:
     def __init__(self, num_codes: int, window: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)
         self._ring = np.empty(window, dtype=np.uint32)
-        self._added = 0  # rows ever; the next one goes to this place modulo the window
+        self._added = 0  # number of rows so far; the next row's place is this number % window
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
         window = len(self._ring)

@@ -22,7 +22,8 @@ class TableSummary:
         name: name of the table.
         embedding_dim: number of floats in a row's value.
         rows: number of rows in memory.
-        bytes: memory of rows, optimizer state and index in bytes, including room for growth.
+        bytes: memory in bytes of rows, optimizer state, index, change log and digests, including
+            room for growth.
     """
 
     name: str
@@ -50,10 +51,12 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
-            that compiled a graph, and callbacks such as evaluation.
+        step_seconds: seconds spent in steps and in waiting for their data. The time excludes the
+            run's first step, steps that compiled a graph, and callbacks at the end of a step, such
+            as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
-        compile_seconds: seconds of all steps that compiled a graph, compilation and step together.
+        compile_seconds: seconds of the run's first step and of all steps that compiled a graph,
+            compilation and step together.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` for each evaluation.

@@ -46,7 +46,7 @@ class Column:
     """Base class of the columns of a `Schema`.
 
     Each kind of column is a class with the options of the kind. An option that the kind lacks has
-    the value None, False or () here.
+    the value None, False or () here; `binary` then is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -67,6 +67,10 @@ class Column:
             column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
             training row are computed from other rows. With 'past', the statistics are computed from
             earlier rows, and the schema needs a time. None for no statistics.
+
+    Raises:
+        TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns
+            raise these errors.
     """
 
     kind: ClassVar[str]
@@ -263,6 +267,10 @@ class NumberColumn(Column):
         decimal: as for `Column`.
         embedding_dim: as for `Column`; only if there are intervals.
 
+    Raises:
+        TypeError, ValueError: an option is of the wrong type or out of range, or `embedding_dim` is
+            set without intervals.
+
     Example:
         >>> NumberColumn("views", "log").bucket_count, NumberColumn("price").bucket_count
         (0, 256)
@@ -324,6 +332,10 @@ class CrossColumn(Column):
             ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
             order of the columns.
         table, embedding_dim, admission, eviction, statistics, dropout: as for `Column`.
+
+    Raises:
+        TypeError, ValueError: an option is of the wrong type or out of range, or `columns` are not
+            2 to 4 different names.
 
     Example:
         >>> CrossColumn("user_hour", ["user", "ts.hour"], admission=5)
@@ -398,8 +410,8 @@ class HistoryColumn(Column):
             'text' or 'whole'.
         length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
             length of the history. Default: 50.
-        keep: 'last' or 'first', the end of a longer list that is kept. Side columns keep the end of
-            the history. Default: 'last'.
+        keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
+            keep the same events as the history. Default: 'last'.
         side_of: name of the history that the column belongs to. Default: None, the column is a
             history.
         separator: as for `ListColumn`.
@@ -468,7 +480,9 @@ class KeptHistoryColumn(Column):
             column; 'time', in seconds since 1970; or 'number', not scaled.
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
-        length: greatest number of events of a history. Default: 50.
+        length: greatest number of events of a history, at least 1. The events of a user take a row
+            of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
+            in `of` without the time. So with one column, `length` is at most 682. Default: 50.
         only: name of a label with two values; only rows with label 1 are events. Default: None, all
             rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
@@ -532,7 +546,7 @@ class TimeColumn(Column):
         name: as for `Column`.
         unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
         format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
-            8601. Default: None, times are numbers, timestamps or dates.
+            8601. Default: None, times are numbers, timestamps, dates, or texts in ISO 8601.
         parts: parts of the time that are categories: 'minute', 'hour', 'weekday', 'day' and
             'month'. Default: none.
 
@@ -619,7 +633,7 @@ class WeightColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class GroupColumn(Column):
-    """Metrics are also computed per group, such as a user. The network does not read the column.
+    """A group of the row, such as a user, for which metrics are also computed; not a feature.
 
     Args:
         name: as for `Column`.
@@ -634,7 +648,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is not read.
+    """A column that is read only if a cross, or a kept history by its option `by`, names it.
 
     Args:
         name: as for `Column`.

@@ -32,7 +32,7 @@ class Fault:
     Args:
         column: name of the column.
         rows: indexes of the rows in the batch, int64, at least one.
-        value: the value in the first of the rows.
+        value: the value in the first row of `rows`.
         expected: what the value must be, in words.
     """
 
@@ -69,7 +69,7 @@ def faults_of(columns: Sequence[Column], rows: pa.RecordBatch) -> list[Fault]:
         rows: the batch, which must have all columns.
 
     Raises:
-        ValueError: a column has a type from which no value can be read.
+        ValueError: a column is missing, or has a type from which no value can be read.
     """
     names = rows.schema.names
     faults = []
@@ -116,8 +116,13 @@ def _checks(column: Column, values: pa.Array) -> Iterator[Check]:
 
 def _category(column: Column, values: pa.Array) -> Iterator[Check]:
     kind = values.type
+    expected = "whole numbers without missing values (values: key)"
     if column.values == "key" and pa.types.is_integer(kind):
-        yield _array(values.is_valid()), "whole numbers without missing values (values: key)"
+        yield _array(values.is_valid()), expected
+        return
+    if column.values == "key" and pa.types.is_floating(kind):
+        numbers = values.to_numpy(zero_copy_only=False)
+        yield _are_whole(values) & ~np.isnan(numbers), expected
         return
     if pa.types.is_null(kind) or pa.types.is_integer(kind):
         return

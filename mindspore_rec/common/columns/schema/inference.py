@@ -62,7 +62,8 @@ class Inferred:
     Args:
         entries: the columns in the order of the data, each with its reason.
         rows: number of rows of the sample.
-        warnings: sentences about columns that look like features, but should not be features.
+        warnings: sentences about columns that a person should look at, for example columns that
+            decide the label, have no name, or contain numbers with units.
     """
 
     entries: tuple[InferredColumn, ...]
@@ -129,11 +130,11 @@ def infer_columns(
     """Propose the columns of a schema for a sample of rows.
 
     Args:
-        table: the sample, at least two rows of the data, drawn from all of them.
+        table: the sample, at least two rows, drawn from all rows of the data.
         label: name of the label, or of several labels. A `Column` of kind 'label' says more:
             which value counts as 1 (`positive`), or that the label is a number (`binary=False`).
-        time: name of the column with the time of the event. Default: a column of timestamps, or of
-            numbers that are times by their name and size, if there is one.
+        time: name of the column with the time of the event. Default: a column of timestamps, of
+            texts of times, or of numbers that are times by their name and size, if there is one.
         group: name of a column; metrics are also computed for each of its values. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.

@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.schema.profile import Profile
 __all__ = ["MOST_CLASSES", "label_column"]
 
 MOST_CLASSES = 20
-"""A label of numbers with more different values is a number to predict."""
+"""A label of numbers with more different values than this limit is a number to predict."""
 
 _POSITIVE = frozenset(
     "1 true t yes y on positive pos click clicked like liked buy bought purchase purchased "
@@ -37,8 +37,9 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
         The column, float64 values ``[rows]``, and a sentence.
 
     Raises:
-        ValueError: a label is missing, all labels are equal, or there are more than two values and
-            nobody says which of them counts as 1.
+        ValueError: a label is missing, infinite, or of a type that cannot be a label; all labels
+            are equal; no label is `positive`; or nobody says which value counts as 1, although
+            there are more than two texts or 3 to 20 numbers.
 
     Example:
         >>> import pyarrow as pa

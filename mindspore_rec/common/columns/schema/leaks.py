@@ -10,7 +10,7 @@ from mindspore_rec.common.columns.schema.profile import Profile
 __all__ = ["LEAK_AUC", "LEAST_OF_EACH", "leak_of"]
 
 LEAK_AUC = 0.999
-"""A column whose values alone reach this AUC decides the label."""
+"""If a column's values alone have an AUC above this value, the column decides the label."""
 
 LEAST_OF_EACH = 10
 """Least number of rows of each label; fewer rows are often divided by chance."""

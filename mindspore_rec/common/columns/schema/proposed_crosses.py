@@ -33,9 +33,10 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
 
     The candidates are the pairs of columns that both have statistics of labels; at most the six
     columns with the most different values are paired. A linear model learns the labels of a part of
-    the rows from all statistics, without and with the pair. A pair is proposed if the model with
-    the pair explains more of the labels of the other rows. If there is a time, the other rows are
-    later rows.
+    the rows from all statistics, without and with the pair. A pair is proposed if, of the labels of
+    the other rows, the model with the pair explains at least one percentage point more. If there is
+    a time, the other rows are later rows. At most two pairs are proposed, and no pair from fewer
+    than 1,000 rows.
 
     Args:
         inferred: the proposal.

@@ -46,9 +46,9 @@ class Schema:
 
     A batch of rows becomes these arrays:
 
-    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows. A list or text has `length` keys,
-    and other columns have one key. Columns of one table are side by side; `fields` lists the places
-    of the columns.
+    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, except histories. A list or text
+      has `length` keys, a time has one key per part, and any other column has one key. Columns of
+      one table are side by side; `fields` lists the places of the columns.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
@@ -56,16 +56,18 @@ class Schema:
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
-      `KeptHistoryColumn`): the time, the user and the values of each row. A training replaces this
-      array by the arrays of a history.
+      `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user, and the
+      values. A training replaces this array by the arrays of a history.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
-    * ``label`` float32 ``[B, T]``: the labels of all tasks.
+    * ``label`` float32 ``[B, T]``: the labels of all tasks; left out without labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if the scales have learned nothing. Afterwards a schema never changes.
+    `fit` if the scales have learned nothing. Neither training nor prediction changes a schema
+    afterwards.
 
     Args:
-        columns: the columns; at least one has rows in a table.
+        columns: the columns. The values of at least one column that is not a history must have rows
+            in a table.
         embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
             8192. Default: 16.
 
@@ -246,7 +248,7 @@ class Schema:
     def raw_columns(self) -> list[str]:
         """Names of all columns that are read in training: all except ignored columns.
 
-        An ignored column is read if a cross reads it.
+        An ignored column is read if a cross reads it, or if it is the user of a kept history.
         """
         read = self._crossed | {each.by for each in kept_in(self.columns)}
         return [each.name for each in self._in_data if each.kind != "ignored" or each.name in read]
@@ -292,8 +294,8 @@ class Schema:
     def fit(self, rows: Any) -> Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
-        Each category column without `values` gets the type of its values in the rows, 'text' or
-        'whole'. So '7' and 7 are one category in all data that are read afterwards.
+        Each category, list, group or history without `values` gets the type of its values in the
+        rows, 'text' or 'whole'. So '7' and 7 are one category in all data that are read afterwards.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -303,6 +305,7 @@ class Schema:
             This object.
 
         Raises:
+            TypeError: `rows` is of an unsupported type.
             ValueError: there is no row, a column is missing or has values of the wrong type.
         """
         batch = to_record_batch(rows)
@@ -374,16 +377,17 @@ class Schema:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
-        A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` is a
-        column of lists of int64, the other arrays are columns of lists of float32. The values of
-        each column of a history become a separate column of lists, without offsets. `received`
-        reads the columns, also from Parquet. If the schema has a time, the first column is the time
-        in seconds.
+        A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` and
+        the arrays of events are columns of lists of int64; numbers, weight and label are columns of
+        lists of float32. The values of each column of a history become a separate column of lists,
+        without offsets. `received` reads the columns, also from Parquet. If `training` is True and
+        the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
             training: whether a network trains on the rows. If True, the statistics of a row exclude
-                its own labels. The rows to predict lack labels and time. Default: True.
+                its own labels. If False, the record batches contain only the network's inputs, and
+                the rows may lack labels, weight and time. Default: True.
 
         Raises:
             ValueError: the scales have learned nothing, a column is missing, or has values of the
@@ -429,7 +433,10 @@ class Schema:
         )
 
     def reads_like(self, other: Schema) -> bool:
-        """Return True if another schema has the same columns, apart from what `fit` decides."""
+        """Return True if another schema has the same columns.
+
+        If only one of two columns has `values`, which `fit` decides, the columns are the same.
+        """
 
         def plain(schema: Schema) -> list[Any]:
             return [
@@ -438,6 +445,8 @@ class Schema:
 
         names = [[each.name for each in schema.columns] for schema in (self, other)]
         same = names[0] == names[1] and self.embedding_dim == other.embedding_dim
+        pairs = zip(self.columns, other.columns, strict=False)
+        same = same and all(a.values == b.values or None in (a.values, b.values) for a, b in pairs)
         return same and plain(self) == plain(other)
 
     def check_fitted(self) -> None:
@@ -480,7 +489,7 @@ class Schema:
             themselves have as lists; without lists, the history is empty.
 
         Raises:
-            ValueError: a column is missing or has values of the wrong type.
+            TypeError, ValueError: a column is missing or has values of the wrong type.
         """
         if self.pipeline.kept and not with_label:
             return asked_arrays(self.pipeline, rows, {}, self.inputs)

@@ -21,7 +21,7 @@ def columns_of_specs(specs: Any) -> list[Column]:
 
     Raises:
         TypeError: `specs` are of another type.
-        ValueError: no column has the keys of a feature.
+        ValueError: no column has the keys of a feature, or `check_specs` rejects the features.
 
     Example:
         >>> columns_of_specs([FeatureSpec("item", table_name="items", access_threshold=3)])

@@ -69,7 +69,7 @@ class TextForm:
         decimal: for numbers, '.' or ',', the decimal point.
         is_doubtful: for times, True if day and month can change places.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
-        is_whole: for numbers, True if all of them are whole and are written with digits only.
+        is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
         has_leading_zeros: True for digits such as '007', which are names and not numbers.
         format: for times, a format of `strptime`, or 'iso'.
     """

@@ -93,7 +93,7 @@ def time_column(time: Profile) -> tuple[Column, str]:
     """Return the column of the time of the event, and a sentence.
 
     Raises:
-        ValueError: the values are no times, or a time is missing or before 1970.
+        ValueError: the values are no times, or a time is missing, before 1970 or after 2106.
 
     Example:
         >>> import pyarrow as pa
