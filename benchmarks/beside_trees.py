@@ -9,8 +9,8 @@
 
 The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
 `movielens-latest-small` with the files that the publishers ship, plain or compressed by gzip. Each
-learner trains on the training rows, and stops when the validation rows show no more gain. LightGBM
-and CatBoost are run if they are installed.
+learner trains on the training rows. All learners but logistic regression stop when the validation
+rows show no more gain. LightGBM and CatBoost are run if they are installed.
 
 The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
 `--test` once, at the end. The result file contains the commit and the date. Without `--test`, the

@@ -96,7 +96,7 @@ class Batches:
 
     @staticmethod
     def draw(batch: int, rows: int, seed: int, number: int = 4, zipf: float = 1.2) -> Batches:
-        """Return `number` batches of ids below `rows`; each field has its own range of ids."""
+        """Return `number` batches of ids below `rows`; each field has other frequent ids."""
         rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, rng).draw
         offsets = (np.arange(FIELDS) * (rows // FIELDS)).astype(np.int64)
