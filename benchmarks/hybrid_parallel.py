@@ -7,8 +7,8 @@ All ways below train the same network on Zipf-distributed ids, in runs that alte
 the independent process i train on the same batches.
 
     one_core     one process on one core
-    independent  N processes that know nothing of each other, a core each; their sum is the most
-                 that N workers can reach
+    independent  N separate processes, a core each; the sum of their speeds is the most that N
+                 workers can reach
     all_cores    one process on N cores, with the batch of all workers together
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 

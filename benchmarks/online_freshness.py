@@ -80,6 +80,9 @@ class Server:
     Args:
         root: directory of the run.
         workers: number of serving processes.
+
+    Raises:
+        RuntimeError: the server did not start.
     """
 
     def __init__(self, root: Path, workers: int) -> None:
@@ -201,7 +204,7 @@ def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: flo
     """Wait until the trainer has trained on this number of events.
 
     Raises:
-        RuntimeError: the trainer is not so far after some seconds.
+        RuntimeError: the trainer has trained on fewer events after `seconds`.
     """
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:

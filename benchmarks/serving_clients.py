@@ -272,7 +272,13 @@ def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dic
 
 
 def start(root: Path, options: Any) -> tuple[subprocess.Popen[str], tuple[int, int]]:
-    """Start the server; when it is ready, return its process and its two ports."""
+    """Start the server; when it is ready, return its process and its two ports.
+
+    Without gRPC, both ports are the port of HTTP.
+
+    Raises:
+        RuntimeError: the server did not start.
+    """
     here = bench_common.BENCHMARKS
     sources = str(options.sources or here.parent)
     path = os.pathsep.join([sources, str(here), os.environ.get("PYTHONPATH", "")])

@@ -153,9 +153,9 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return two medians: the seconds of single steps, and of steps in blocks of `options.block`.
+    """Return the last loss and two median seconds: of single steps, and of steps in blocks.
 
-    The host waits for the GPU after each step, or after each block.
+    The host waits for the GPU after each single step, or after each block of `options.block` steps.
     """
     inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):

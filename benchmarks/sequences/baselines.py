@@ -41,6 +41,9 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
         part: the rows.
         scores: function that returns the scores ``[end - begin, items]`` of the rows `begin` to
             `end` - 1.
+
+    Raises:
+        ValueError: a score is NaN.
     """
     rows, ranks = part.rows, np.empty(len(part.rows.target))
     for begin in range(0, len(rows.user), _BLOCK):

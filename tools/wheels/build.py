@@ -154,7 +154,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     base = Path(os.path.relpath(work, ROOT))
     flags = path_flags(ROOT, work, include)
     flags.append(os.environ.get("MINDSPORE_REC_CXXFLAGS", ""))
-    shutil.rmtree(work / "build", ignore_errors=True)  # a removed module would live on in it
+    shutil.rmtree(work / "build", ignore_errors=True)  # it may contain removed modules
     shutil.rmtree(work / "raw", ignore_errors=True)
     build = base / "build"
     info = work / "info"
