@@ -28,7 +28,7 @@ _Name = TypeVar("_Name")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return an argument parser with the options that all benchmarks have."""
+    """Return an argument parser with the options that most benchmarks have."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -5,10 +5,10 @@
     python -m benchmarks.next_item --data DIR --nets SASRec HSTU --seeds 5
     python -m benchmarks.next_item --data DIR --check
 
-DIR has the folders `online-retail` and `movielens-latest-small` with the files that the publishers
-ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, and the baselines and
-their settings are in `sequences/baselines.py`. ALS and BPR need `pip install -r
-benchmarks/sequences/requirements.txt`.
+DIR has the folders `online-retail` with `online_retail.csv`, and `movielens-latest-small` with
+`ratings.csv`. The files may also be compressed (`.csv.gz`). The tasks are in `sequences/tasks.py`,
+and the baselines and their settings are in `sequences/baselines.py`. ALS and BPR need `pip install
+-r benchmarks/sequences/requirements.txt`.
 
 All items of the catalogue that are new to the user are ranked; an item with an equal score counts
 as half a rank (mid rank). The last period of a data set is for tests, and the period before the
