@@ -179,7 +179,7 @@ def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict
     """Return a network's samples/s in each mode.
 
     Eager steps are measured with sparse and with dense gradients of the tables. With the faster
-    gradients, eager steps with pinned batches are measured. If `batch` is in
+    kind of gradients, eager steps with pinned batches are measured. If `batch` is in
     `options.compiled_batch`, compiled steps are measured, too.
     """
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
