@@ -4,9 +4,9 @@
     PYTHONPATH=. python benchmarks/serving_kills.py --seconds 600 --json output/serving_kills.json
 
 A training writes one delta per second, a server of several processes follows the training, and
-clients send requests at a fixed rate. Every --every seconds one process is killed: a worker, the
-writer or the training, in turn. The script restarts the training at once, and the server restarts
-its own processes.
+clients send requests at a fixed rate. About every --every seconds, one process is killed: a worker,
+the writer or the training, in turn. The script restarts the training at once, and the server
+restarts its own processes.
 
 If a kill ends a request's connection, the client repeats the request on a new connection. Clients
 and load balancers in general also repeat read-only requests. A request that is sent again counts as
@@ -134,7 +134,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 class Killer(threading.Thread):
-    """A thread that kills a process at a fixed interval, and restarts the training."""
+    """A thread that kills a process about every --every seconds, and restarts the training."""
 
     def __init__(self, server: int, root: Path, options: Any) -> None:
         super().__init__()

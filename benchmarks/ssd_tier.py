@@ -54,7 +54,7 @@ def measure(batches: Iterator[np.ndarray], run: Callable[[np.ndarray], None]) ->
 
 
 def draws(total: int, batch: int, count: int, seed: int, progress: str) -> Iterator[np.ndarray]:
-    """Return batches of distinct keys, drawn uniformly from the rows' keys."""
+    """Yield batches of up to `batch` distinct keys, drawn uniformly from the rows' keys."""
     rng = np.random.default_rng(seed)
     for _ in tqdm(range(count), desc=progress, leave=False, disable=None):
         numbers = np.unique(rng.integers(0, total, batch))
