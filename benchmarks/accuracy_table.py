@@ -8,8 +8,9 @@ same split of the rows. The baselines need scikit-learn. The output is a Markdow
 possible AUC is known, the table also shows each model's gain over logistic regression, as a share
 of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one seed.
 The twin has the model's initial weights, batches and learning rates. The table shows the twin's
-AUC. The table also shows the model's gain over logistic regression, divided by the twin's gain.
-`--known` reads the baselines' results from an earlier result file, and fits no baselines.
+AUC. If the best possible AUC is known, the table also shows the model's gain over logistic
+regression, divided by the twin's gain. `--known` reads the baselines' results from an earlier
+result file, and fits no baselines.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
         data = open_data(config_of("wide_deep", options).data, options.data, options.seeds[0])
         if options.known is not None:
             results.update(known(options.known, data.name))
-        for name in options.baselines:
+        for name in () if options.known is not None else options.baselines:
             result = of_data(name, data)
             mean = {k: float(result.pop(k)) for k in ("auc", "log_loss")}
             results[name] = {"title": name, "mean": mean, "deviation": None, **result}

@@ -7,8 +7,8 @@ Each model trains one epoch of synthetic clicks in Criteo's form, configured by 
 `synthetic.yaml`. All models use batches of 2048, initial values with a standard deviation of 0.1,
 and a constant learning rate. Our models use LazyAdam over hash tables; the twins use SparseAdam
 over `nn.Embedding` and Adam for the other weights. The script needs PyTorch (`pip install torch`;
-the CPU build is enough). The exit code is 1 if, after the epoch, model and twin differ by more than
-0.001 in log loss or in AUC.
+the CPU build is enough). The exit code is 1 if PyTorch is missing, or if, after the epoch, model
+and twin differ by more than 0.001 in log loss or in AUC.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
     Args:
         name: of `MODELS`.
         config: the model's configuration; Adam replaces FTRL in the twin.
-        data: training data, which is read twice; the first pass collects the ids.
+        data: training and test rows. One pass over the training rows collects the ids before the
+            epochs of the training begin.
 
     Returns:
         `auc` and `log_loss` on the test rows.

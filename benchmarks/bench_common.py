@@ -28,7 +28,7 @@ _Name = TypeVar("_Name")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return an argument parser with the options that all benchmarks have."""
+    """Return an argument parser with the options that most benchmarks have."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return distinct 63-bit keys for distinct numbers (the upper 63 bits of MurmurHash3's mix)."""
+    """Return the upper 63 bits of MurmurHash3's mix of each number: most likely distinct keys."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -106,7 +106,7 @@ class Zipf:
         self._most = n - 1
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray:
-        """int64 ranks of the requested shape."""
+        """Return int64 ranks of the requested shape."""
         ranks = np.searchsorted(self._cumulative, self._rng.random(shape))
         return np.minimum(ranks, self._most)
 
@@ -125,12 +125,12 @@ def alternate(
     Args:
         runs: for each name, a function that takes the round's number and returns the run's seconds.
         rounds: counted rounds.
-        warmup: rounds before them.
+        warmup: rounds before the counted rounds.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
         mixed: if True, each round calls the runs in a new random order. A run then follows
             different runs in different rounds, so the state of caches and allocators at its start
-            varies. Default: the order given.
+            varies. Default: the order of `runs`.
 
     Returns:
         For each name, the seconds of its runs: float64 `[rounds]`.

@@ -7,10 +7,11 @@
     python -m benchmarks.beside_trees --data DIR --learners mindspore-rec --tune 30
     python -m benchmarks.beside_trees --data DIR --test --seeds 0,1,2,3,4 --json OUT
 
-The tasks are in `trees/tasks.py`. DIR has the folders `census-income-kdd`, `online-retail` and
-`movielens-latest-small` with the files that the publishers ship, plain or compressed by gzip. Each
-learner trains on the training rows, and stops when the validation rows show no more gain. LightGBM
-and CatBoost are run if they are installed.
+The tasks are in `trees/tasks.py`. DIR has three folders: `census-income-kdd` with
+`census-income.data.gz` and `census-income.test.gz`, `online-retail` with `online_retail.csv`, and
+`movielens-latest-small` with `ratings.csv` and `movies.csv`. CSV files may also be compressed
+(`.csv.gz`). Each learner trains on the training rows. All learners but logistic regression stop
+when the validation rows show no more gain. LightGBM and CatBoost are run if they are installed.
 
 The test rows are scored only with `--test`. Settings are chosen by the validation rows, so run
 `--test` once, at the end. The result file contains the commit and the date. Without `--test`, the

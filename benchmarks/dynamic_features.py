@@ -6,8 +6,8 @@ policy and one without. The two tables train on the same batches. Each step is m
 the time of the whole graph step, and the time inside the table's operators. A share of the keys in
 each batch is new. New keys are of the kind 'returning' or 'once' (see `dynamic_table.Stream`). With
 'returning' keys, both tables insert the same number of rows even if the admission threshold is 2,
-so the comparison is fair. The rows' ages are spread so that eviction by age, norm or capacity
-removes about as many rows per step as new keys arrive.
+so the comparison is fair. The rows' ages and the policies' limits are chosen so that eviction by
+age, norm or capacity removes about as many rows per step as are inserted.
 
 Second part: in a table with more rows, nearly all rows become due for eviction at once. Every step
 is timed until the sweep ends. The longest step is compared with the median step before the sweep.
@@ -40,7 +40,7 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
     """Return a dict of policies: name -> (admission, eviction, kind of stream).
 
     Args:
-        rows: of the table.
+        rows: number of rows in the table.
         leaving: number of rows to evict per step.
         min_norm: the limit for eviction by norm.
         candidates: the maximum number of counters for the policy 'bounded_count'.

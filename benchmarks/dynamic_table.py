@@ -17,9 +17,9 @@ from mindspore import Tensor
 
 import mindspore_rec as mr
 
-CLOCK = 1_000_000  # the step a filled table is at
-TIME = 1_700_000_000  # and its event time
-SWEEP_STEPS = 256  # in which the sweep of eviction comes round
+CLOCK = 1_000_000  # step number in the clock of a filled table
+TIME = 1_700_000_000  # event time in the clock of a filled table
+SWEEP_STEPS = 256  # steps in which the eviction's sweep visits all rows
 CHUNK = 500_000
 
 

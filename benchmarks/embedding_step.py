@@ -12,8 +12,9 @@ our table's rows as bfloat16, and the float32 table's rows as float32. With bflo
 graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
 bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script
 does not measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of
-the times of whole steps. Each round runs the steps in a different order, because a step's time
-depends on the caches and allocators that the previous step left.
+the times of whole steps. Each round runs the steps in a new random order, because a step's time
+depends on the caches and allocators that the previous step left. Only the rounds with MindSpore's
+own lookup have a fixed order.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """The loss of `Head`, computed by a fused layer, for rows of float32 or bfloat16."""
+    """A loss like the loss of `Head`, from a fused layer, for rows of float32 or bfloat16."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()

@@ -14,8 +14,8 @@ rows. If a GPU is used, only the layers run on the GPU; rows, weights and gradie
 the bus. Steps of the devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
-results. The exit code is 1 if the two devices' results differ, or if a second run on the same
-device does not repeat the results bit for bit.
+results. The exit code is 1 if the two devices' results differ, if a second run on the tested device
+does not repeat the results bit for bit, or if no program is compared.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def measured(
         trainings: device -> training.
         batch: samples per step.
         steps: counted steps per device.
-        warmup: steps before them.
+        warmup: steps per device before the counted steps.
         seconds: time limit after which no further step begins; at least three steps run.
     """
     spent: dict[str, list[dict[str, float]]] = {device: [] for device in trainings}
@@ -209,7 +209,11 @@ def parse() -> argparse.Namespace:
 
 
 def onednn_of_mindspore() -> Path:
-    """Return the path of MindSpore's copy of oneDNN, without importing MindSpore."""
+    """Return the path of MindSpore's copy of oneDNN, without importing MindSpore.
+
+    Raises:
+        FileNotFoundError: MindSpore is not installed.
+    """
     for folder in sys.path:
         path = Path(folder) / "mindspore" / "lib" / "libdnnl.so.3"
         if path.is_file():

@@ -71,7 +71,7 @@ def make_network(model: str) -> nn.Cell:
 
 
 def fill(net: nn.Cell, rows: int) -> None:
-    """Insert the keys of 0 .. rows - 1 into every table; each worker inserts a part of them."""
+    """Insert the keys of 0 .. rows - 1 into every table; each worker inserts a part of the keys."""
     group = worker_group()
     for table in tables_of(net):
         for start in range(0, rows, _CHUNK):
@@ -96,7 +96,7 @@ class Batches:
 
     @staticmethod
     def draw(batch: int, rows: int, seed: int, number: int = 4, zipf: float = 1.2) -> Batches:
-        """Return `number` batches of ids below `rows`; each field has its own range of ids."""
+        """Return `number` batches of ids below `rows`; the frequent ids differ between fields."""
         rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, rng).draw
         offsets = (np.arange(FIELDS) * (rows // FIELDS)).astype(np.int64)

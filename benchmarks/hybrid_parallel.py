@@ -3,11 +3,12 @@
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
-All train the same network on the same batches of Zipf-distributed ids, in runs that alternate:
+All ways below train the same network on Zipf-distributed ids, in runs that alternate. Worker i and
+the independent process i train on the same batches.
 
     one_core     one process on one core
-    independent  N processes that know nothing of each other, a core each; their sum is the most
-                 that N workers can reach
+    independent  N separate processes, a core each; the sum of their speeds is the most that N
+                 workers can reach
     all_cores    one process on N cores, with the batch of all workers together
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
@@ -134,10 +135,13 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the ms of a step's parts: means over the workers, then medians over the steps."""
+    """Return the ms of a step's parts, as medians over the steps.
+
+    The step's time is the time of the slowest worker, and the exchange's time is the workers' mean.
+    """
 
     def per_step(key: str) -> np.ndarray:
-        """[workers, steps]."""
+        """Return an array `[workers, steps]`."""
         each = [np.concatenate([r[w][key] for r in steps]) for w in range(len(steps[0]))]
         return np.array(each, np.float64)
 
@@ -167,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return the rows per worker of a table with `keys` rows, for each number of workers N."""
+    """Return each worker's rows of a table with `keys` rows, and the most rows by the mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),
@@ -227,7 +231,11 @@ def main() -> None:
 
 
 def mpi_version() -> str:
-    """Return the version of Open MPI."""
+    """Return the version of Open MPI.
+
+    Raises:
+        SystemExit: Open MPI is not installed.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     try:

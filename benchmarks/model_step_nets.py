@@ -98,7 +98,7 @@ def to_vanilla(net: nn.Cell, rows: int) -> None:
 
 
 def to_given(net: nn.Cell, batch: int) -> None:
-    """Replace a network's tables by constant rows for each batch."""
+    """Replace a network's tables by constant rows, which are the same for every batch."""
     for table in tables_of(net):
         table.close()
     rng = np.random.default_rng(1)

@@ -41,9 +41,8 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # steps that the filled rows are spread over
-SKIPPED = (
-    3  # first steps of a block: the columns are found, the first rows are read without prefetch
-)
+# First steps of a block that are not counted: columns are found, and rows come without prefetch.
+SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
 # In stats(), the names of the tiers' counters end in these suffixes.
 COUNTED = (
@@ -236,7 +235,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # RecModel alone reads `cache.prefetch`, and does so when a training begins.
+            # Only RecModel reads `cache.prefetch`, when a training begins.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()

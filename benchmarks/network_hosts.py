@@ -3,7 +3,7 @@
 
 Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
 else, so workers on two hosts can exchange data only over TCP. The benchmark needs the root user,
-and `ip` and `tc` of iproute2.
+`ip` and `tc` of iproute2, and `taskset` and `unshare` of util-linux.
 """
 
 from __future__ import annotations

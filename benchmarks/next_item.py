@@ -5,24 +5,25 @@
     python -m benchmarks.next_item --data DIR --nets SASRec HSTU --seeds 5
     python -m benchmarks.next_item --data DIR --check
 
-DIR has the folders `online-retail` and `movielens-latest-small` with the files that the publishers
-ship, plain or compressed by gzip. The tasks are in `sequences/tasks.py`, and the baselines and
-their settings are in `sequences/baselines.py`. ALS and BPR need `pip install -r
-benchmarks/sequences/requirements.txt`.
+DIR has the folders `online-retail` with `online_retail.csv`, and `movielens-latest-small` with
+`ratings.csv`. The files may also be compressed (`.csv.gz`). The tasks are in `sequences/tasks.py`,
+and the baselines and their settings are in `sequences/baselines.py`. ALS and BPR need `pip install
+-r benchmarks/sequences/requirements.txt`.
 
 All items of the catalogue that are new to the user are ranked; an item with an equal score counts
 as half a rank (mid rank). The last period of a data set is for tests, and the period before the
 last is for validation. The settings of each baseline are chosen by NDCG@10 of the validation rows
 alone. After the settings are chosen, the baseline learns from all events before the test period.
-The last column is the model's NDCG@10 minus the best baseline's NDCG@10, and the 95 % interval of
-this difference from a bootstrap over users.
+The column "beside the best" is the model's NDCG@10 minus the best baseline's NDCG@10, and the 95 %
+interval of this difference from a bootstrap over users. The best baseline has the highest NDCG@10
+on the validation rows.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
-The output has two rows per network: the network alone, and the network combined with the best
-    baseline that counts co-occurrences.
-In the second row, an item's score is the network's score plus w times the logarithm of the
-baseline's score. The w is chosen by NDCG@10 on the validation rows. The figures are means over the
-seeds, and the interval applies to the difference between means.
+The output has two rows per network. The first row is the network alone. The second row is the
+network combined with the best baseline that counts co-occurrences: an item's score is the network's
+score plus w times the logarithm of the baseline's score. The factor w is chosen by NDCG@10 on the
+validation rows. The figures are means over the seeds, and the interval applies to the difference
+between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
@@ -84,7 +85,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return the baseline's settings with the best validation NDCG@10, and this NDCG@10."""
+    """Return known settings or the best on the validation rows, and their validation NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]
@@ -98,7 +99,11 @@ def chosen_settings(
 
 
 def run(name: str, options: argparse.Namespace, progress: tqdm) -> dict[str, Any]:
-    """Return the figures of all baselines on a task."""
+    """Return the figures of all baselines and networks on a task.
+
+    Raises:
+        ValueError: networks are requested without a baseline that counts co-occurrences.
+    """
     task = TASKS[name]
     events = task.read(options.data)
     seconds = (task.days if options.days is None else options.days) * DAY
@@ -182,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if they equal earlier figures."""
+    """Leave out each user's last event; return figures, and True if earlier ones are near."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

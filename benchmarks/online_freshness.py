@@ -80,6 +80,9 @@ class Server:
     Args:
         root: directory of the run.
         workers: number of serving processes.
+
+    Raises:
+        RuntimeError: the server did not start.
     """
 
     def __init__(self, root: Path, workers: int) -> None:
@@ -198,7 +201,11 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Wait until the trainer has trained on this number of events."""
+    """Wait until the trainer has trained on this number of events.
+
+    Raises:
+        RuntimeError: the trainer has trained on fewer events after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
         while (trained := status.read().get("trained", 0)) < rows:
@@ -211,7 +218,10 @@ def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: flo
 
 
 def measure(prober: Prober, probes: int, every: float, patience: float, seed: int) -> None:
-    """Send the probes at random times; after each probe, wait for its effect."""
+    """Send the probes at random times, and request predictions until each probe has an effect.
+
+    Stop `patience` seconds after the last probe, even if a probe has no effect.
+    """
     rng = np.random.default_rng(seed)
     due = time.monotonic()
     with tqdm(total=probes, desc="probes", leave=False, disable=None) as bar:

@@ -46,9 +46,9 @@ from mindspore_rec.stream import (
 
 TOPIC = "ratings"
 BATCH = 1024
-NOT_MORE = 1 << 40  # rows of a window that holds them all
+NOT_MORE = 1 << 40  # events: more than the stream has
 
-_kept: list[Any] = []  # MindSpore may take a new cell for one that was freed, by its address
+_kept: list[Any] = []  # MindSpore confuses a new cell with a freed cell at its address
 
 
 def send(broker: str, events: Ratings, first: int, last: int) -> None:

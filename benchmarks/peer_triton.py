@@ -103,6 +103,9 @@ def start_triton(
 
     Returns:
         The process, which is ready, and its HTTP and gRPC ports.
+
+    Raises:
+        RuntimeError: Triton ended, or was not ready in time.
     """
     rows_input = write_model(root, directory)
     config = _CONFIG.format(

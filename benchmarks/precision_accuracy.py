@@ -4,14 +4,14 @@
     PYTHONPATH=. python benchmarks/precision_accuracy.py --sets movielens synthetic census
         --movielens DIR --census DIR --json OUT
 
-Each model trains with its own configuration for the data set, once in each training precision. All
-trainings of a model have the same initial values and batches. The training precisions are float32,
-bfloat16 with stochastic rounding (the default), and bfloat16 with rounding to the nearest. In
-bfloat16, the tables' values and optimizer states have two bytes per number. The rows of each
-float32 model are then quantised to 8 and to 4 bits, as in a server. Each row has its own scale and
-offset in float16 (FBGEMM's form). The model is evaluated with the quantised rows. The output is a
-table in Markdown. The table shows the AUC in float32 and, for each other precision, the difference
-from the AUC in float32. All figures in the table are means over the seeds.
+Each model trains with its own configuration for the data set, once per seed and training precision.
+All trainings of a model with one seed have the same initial values and batches. The training
+precisions are float32, bfloat16 with stochastic rounding (the default), and bfloat16 with rounding
+to the nearest. In bfloat16, the tables' values and optimizer states have two bytes per number. The
+rows of each float32 model are then quantised to 8 and to 4 bits, as in a server. Each row has its
+own scale and offset in float16 (FBGEMM's form). The model is evaluated with the quantised rows. The
+output is a table in Markdown. The table shows the AUC in float32 and, for each other precision, the
+difference from the AUC in float32. All figures in the table are means over the seeds.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ its own:
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
 If no interpreter for FBGEMM is named, FBGEMM is not measured. FBGEMM has static ids only; our
-static and hashed lookups are both compared with FBGEMM's lookups. The last figures divide the speed
-of lookups in shared memory (`SharedRows`) by the speed of lookups in private tables.
+static and hashed lookups are both compared with FBGEMM's lookups. The last figures compare lookups
+without pooling. These figures divide the speed of lookups in shared memory (`SharedRows`) by the
+speed of lookups in private tables.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def beside_shared(
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.
 
-    Returns: Two ratios, for static and for hashed ids: one thread's lookup speed in `SharedRows`,
+    Returns:
+        Two ratios, for static and for hashed ids: one thread's lookup speed in `SharedRows`,
         divided by its speed in the private table.
     """
     mr.set_num_threads(1)

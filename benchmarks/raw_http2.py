@@ -74,7 +74,7 @@ class Call:
         ended: True if the server has ended the call.
         status: gRPC status. None if the status has not arrived, or was sent as an index into a
             table.
-        data: that came.
+        data: the received data bytes, with the headers of the messages.
         reset: code of the received RST_STREAM.
     """
 
@@ -95,12 +95,12 @@ class RawHttp2:
 
     Args:
         port: of 127.0.0.1.
-        begin: True sends the complete connection preface; False sends half of the preface. Default:
-            True.
+        begin: True sends the complete connection preface; False sends only its first nine bytes.
+            Default: True.
 
     Attributes:
         calls: the calls by their stream numbers.
-        closed: True if the server has closed the connection, or has announced that it will close
+        closed: True if the connection is closed, or if the server has announced that it will close
             the connection.
     """
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from mindspore_rec.cache import RedisTier
 
-BUCKETS = 64  # as many hashes a table has on Redis
+BUCKETS = 64  # number of a table's hashes on Redis
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 

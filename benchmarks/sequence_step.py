@@ -4,8 +4,8 @@
 A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update.
 PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches and with
 the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each network
-padded and packed, eagerly and compiled, and the fastest form counts. The second part measures the
-time per value, with and without a history of 5,000 values in the batch.
+padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts. The second
+part measures the time per value, with and without a history of 5,000 values in the batch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Data:
         self.is_static = len(set(self.offsets[:, -1].tolist())) == 1
 
     def batch(self, k: int) -> tuple[Tensor, ...]:
-        """Values, offsets, times, candidates and targets of batch k."""
+        """Return values, offsets, times, candidates and targets of batch k."""
         n = int(self.offsets[k, -1])
         arrays = self.values[:n], self.offsets[k], self.times[:n], self.candidate, self.target[:n]
         return tuple(Tensor(np.ascontiguousarray(each)) for each in arrays)
@@ -72,7 +72,7 @@ def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator)
 
 
 class Loss(nn.Cell):
-    """The mean squared difference between a cell's output and a target."""
+    """The sum of the squared differences between a cell's output and a target."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()

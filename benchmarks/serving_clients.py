@@ -4,12 +4,12 @@
     PYTHONPATH=. python benchmarks/serving_clients.py --protocol json,grpc --candidates 1,32
 
 For each protocol and number of candidates, the benchmark measures the latency of one client, which
-waits for each answer before it sends its next request. Then, in an open loop, the benchmark finds
-the highest request rate at which 99 % of the answers are in time. An answer is in time if it
-arrives at most --limit-ms after the request was due. Clients run in a separate process. To use
-little CPU, HTTP clients write prepared bytes to sockets. From each answer, the clients read only
-the status and the length. The gRPC client is grpcio with messages of `tritonclient[http]`, and
-needs about as much CPU as the server.
+waits for each answer before it sends its next request. Then, in an open loop, the benchmark
+searches in `--steps` tries for the highest request rate at which 99 % of the answers are in time.
+An answer is in time if it arrives at most --limit-ms after the request was due. Clients run in a
+separate process. To use little CPU, HTTP clients write prepared bytes to sockets. From each answer,
+the clients read only the status and the length. The gRPC client is grpcio with messages of
+`tritonclient[http]`, and needs about as much CPU as the server.
 
 With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton and our
 server receive the same requests in turn.
@@ -41,7 +41,7 @@ from serving_load import FIELDS, NUMBERS, milliseconds, train
 PROTOCOLS = ("json", "binary", "grpc")
 PATH = "/v2/models/model/infer"
 _WARM_SECONDS = 1.0
-_LATEST = 1.0  # seconds behind which a rate is given up
+_LATEST = 1.0  # seconds that a request may wait before its rate is given up
 
 
 class Caller(Protocol):
@@ -156,7 +156,7 @@ async def callers(protocol: str, ports: tuple[int, int], requests: Any, count: i
 
 
 async def in_turn(connections: Sequence[Caller], seconds: float) -> list[float]:
-    """Return the latencies of clients that ask again at once."""
+    """Return the latencies of clients that send the next request as soon as they have an answer."""
     latencies: list[float] = []
     end = time.perf_counter() + seconds
 
@@ -174,8 +174,8 @@ async def in_turn(connections: Sequence[Caller], seconds: float) -> list[float]:
 async def at_rate(connections: Sequence[Caller], rate: float, seconds: float) -> list[float]:
     """Return the latencies of requests that are due at a rate, from the moment they were due.
 
-    A request that finds no free connection waits for one. It ends early where answers are late by
-    a second.
+    A request that is due while no connection is free waits for a connection. If a request waits for
+    more than a second, the function sends no further requests, and adds a latency of one second.
     """
     rng = np.random.default_rng(int(rate))
     count = int(rate * seconds)
@@ -272,7 +272,13 @@ def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dic
 
 
 def start(root: Path, options: Any) -> tuple[subprocess.Popen[str], tuple[int, int]]:
-    """Start the server; when it is ready, return its process and its two ports."""
+    """Start the server; when it is ready, return its process and its two ports.
+
+    Without gRPC, both ports are the port of HTTP.
+
+    Raises:
+        RuntimeError: the server did not start.
+    """
     here = bench_common.BENCHMARKS
     sources = str(options.sources or here.parent)
     path = os.pathsep.join([sources, str(here), os.environ.get("PYTHONPATH", "")])

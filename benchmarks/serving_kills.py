@@ -4,9 +4,9 @@
     PYTHONPATH=. python benchmarks/serving_kills.py --seconds 600 --json output/serving_kills.json
 
 A training writes one delta per second, a server of several processes follows the training, and
-clients send requests at a fixed rate. Every --every seconds one process is killed: a worker, the
-writer or the training, in turn. The script restarts the training at once, and the server restarts
-its own processes.
+clients send requests at a fixed rate. About every --every seconds, one process is killed: a worker,
+the writer or the training, in turn. The script restarts the training at once, and the server
+restarts its own processes.
 
 If a kill ends a request's connection, the client repeats the request on a new connection. Clients
 and load balancers in general also repeat read-only requests. A request that is sent again counts as
@@ -81,7 +81,7 @@ class Client:
         return int(json.loads(body)["model_version"])
 
     async def ask(self, number: int) -> None:
-        """Send a request, once more where its connection was lost, and keep what came of it."""
+        """Send a request, and once more if its connection is lost; store the result."""
         begun = time.perf_counter()
         request = self._requests[number % len(self._requests)]
         for last in (False, True):
@@ -109,7 +109,7 @@ class Client:
 
 
 async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
-    """Ask for some seconds, all clients together at a rate."""
+    """Send requests for some seconds; `rate` is the rate of all clients together."""
     period, begun = len(clients) / rate, time.perf_counter()
 
     async def one(place: int, client: Client) -> None:
@@ -134,7 +134,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 class Killer(threading.Thread):
-    """A thread that kills a process at a fixed interval, and restarts the training."""
+    """A thread that kills a process about every --every seconds, and restarts the training."""
 
     def __init__(self, server: int, root: Path, options: Any) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Killer(threading.Thread):
         return trainer
 
     def run(self) -> None:
-        """Kill processes until `stop` is called."""
+        """Kill processes until `end` is called, or until the training ends by itself."""
         turn = 0
         every = self._options.every
         while not self._ended.wait(every + self._rng.uniform(-0.1, 0.1) * every):
@@ -174,7 +174,11 @@ class Killer(threading.Thread):
             self.kills[kind] += 1
 
     def end(self) -> None:
-        """Stop killing, and end the training."""
+        """Stop killing, and end the training.
+
+        Raises:
+            SystemExit: the training ended by itself.
+        """
         self._ended.set()
         self.join()
         self.trainer.kill()

@@ -119,7 +119,7 @@ class Load:
         self._phase = "warmup"
         self._stop = threading.Event()
         self.latencies: dict[str, list[float]] = {}
-        self.versions: list[tuple[float, int]] = []  # when an answer of a version was the first
+        self.versions: list[tuple[float, int]] = []  # (time, version) of a version's first answer
         self.failed: list[str] = []
         self._newest = -1
         self._lock = threading.Lock()
@@ -290,7 +290,7 @@ def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             name, _, value = line.partition(":")
             if name in ("Pss", "Pss_Shmem"):
-                megabytes[name] = megabytes.get(name, 0) + int(value.split()[0]) / 1000
+                megabytes[name] = megabytes.get(name, 0) + int(value.split()[0]) * 1.024 / 1000
     return {
         "processes": len(processes),
         "memory_mb": round(megabytes["Pss"], 1),

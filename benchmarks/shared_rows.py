@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             if number % 2:
                 writes.append(change(shared, rows, options, len(writes)))
             time.sleep(max(0.0, min(1.0, left)))
-    phase[0] = IDLE  # shares change while others touch pages
+    phase[0] = IDLE  # readers touch no pages while memory is measured
     time.sleep(0.1)
     kilobytes = share("self") + sum(share(pid) for pid in pids)
     phase[0] = END
@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
-    """Publish all rows; all numbers in a row equal the row's version."""
+    """Publish all rows; all numbers of a row are equal, as in the rows of `change`."""
     shared.clear(rows)
     for first in range(0, rows, 1 << 18):
         numbers = np.arange(first, min(first + (1 << 18), rows))

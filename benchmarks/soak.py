@@ -2,8 +2,9 @@
 """Long training with all tiers (device, host, Redis and SSD), admission, eviction and prefetch.
 
 Two models train on the same batches. The first model's table has tiers, and the second model's
-table is in memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant,
-and at the end, both models must be equal bit for bit.
+table is in memory. Keys drift, so that rows are inserted and evicted. In the second half of the
+run, memory may grow by at most `--most-growth-mib`, and at the end, both models must be equal bit
+for bit.
 
     python benchmarks/soak.py --seconds 180 --json soak.json
 """
@@ -30,10 +31,10 @@ from tqdm import tqdm
 import mindspore_rec as mr
 
 DIM, FIELDS, BATCH = 16, 8, 256
-BLOCK = 20  # steps that one model trains before the other does
-IDLE = 100  # steps until a row that nobody asks for goes
-DRIFT = 200  # keys that a step moves on
-SPREAD = 60_000  # keys that a step draws from
+BLOCK = 20  # steps of one model before the other model trains on the same batches
+IDLE = 100  # steps without a lookup after which a row is evicted
+DRIFT = 200  # keys by which the range of keys moves in a step
+SPREAD = 60_000  # number of keys in the range of a step
 DEVICE_ROWS, HOST_ROWS, REMOTE_ROWS = 3000, 8000, 8000
 
 
@@ -143,7 +144,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
-    """Train for a number of seconds and return the results."""
+    """Train for a number of seconds, at least until rows can be evicted; return the results."""
     ms.set_context(mode=ms.GRAPH_MODE)
     cache = mr.CacheConfig(
         device_rows=DEVICE_ROWS,

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from mindspore_rec.ssd import SsdStore
 
 FILL = 100_000  # rows at a time
-WINDOW = 5  # of the overwriting, in which rates are taken
+WINDOW = 5  # parts of the overwriting, each of which has its own rate
 
 
 class Measured(NamedTuple):
@@ -54,7 +54,7 @@ def measure(batches: Iterator[np.ndarray], run: Callable[[np.ndarray], None]) ->
 
 
 def draws(total: int, batch: int, count: int, seed: int, progress: str) -> Iterator[np.ndarray]:
-    """Return batches of distinct keys, drawn uniformly from the rows' keys."""
+    """Yield batches of up to `batch` distinct keys, drawn uniformly from the rows' keys."""
     rng = np.random.default_rng(seed)
     for _ in tqdm(range(count), desc=progress, leave=False, disable=None):
         numbers = np.unique(rng.integers(0, total, batch))
@@ -141,7 +141,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
         if not found.all():
             raise RuntimeError("rows are missing")
 
-    for _ in range(2):  # the buffers' pages are made
+    for _ in range(2):  # the first reads allocate the pages of the buffers
         read(bench_common.spread_keys(np.arange(options.batch) % options.rows))
     before = store.stats()["read_bytes"]
     done = measure(

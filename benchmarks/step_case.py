@@ -24,7 +24,7 @@ class StepCase:
     A run is a function of the step's number that returns the step's seconds.
 
     Args:
-        title: for people.
+        title: title of the printed results.
         batch: samples per step.
         layers: (in, out) of the layers with products.
         fixed: indices of layers whose inputs need no gradient. Default: none.
@@ -73,7 +73,7 @@ class StepCase:
         Args:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
-            precision: to stand beside. Default: all.
+            precision: precision of our runs to compare with. Default: all.
             about: description of the run, to be printed. Default: nothing.
         """
         self._runs[precision, name] = run

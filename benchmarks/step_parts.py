@@ -4,19 +4,19 @@
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
     dense       the same, and the optimizer's update of the parameters
-    tables      lookups of all ids, gradients handed back as they are given, the tables' update
+    tables      lookups of all ids, constant gradients of the rows, and the tables' update
     products    the products of the dense network by oneDNN alone (`bare_products.py`)
-    whole       the step that is judged
+    whole       the whole training step of our network
 
 MindSpore's profiler is not used for single operators, because it makes operators run one after
 another. From medians of the runs follow
 
     products = products                      the share that no dense network can do without
-    element-wise = gradients - products      biases, activations, loss, joined inputs, and what the
-                                             network's products take longer than the bare ones
+    element-wise = gradients - products      biases, activations, loss, joined inputs, and and the
+                                             additional time of products in the network
     optimizer = dense - gradients
     tables = counters of the tables' own operators in the whole step
-    rest = whole - dense - tables            what stands between tables and network
+    rest = whole - dense - tables            work between the tables and the network
 
 The parts add up to the whole step.
 """
@@ -31,7 +31,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 PARTS = ("products", "element-wise", "optimizer", "tables", "rest")
-PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
+PAUSE = 0.02  # seconds, in which the threads of the previous run stop spinning
 
 
 class GivenRows(nn.Cell):

@@ -15,7 +15,7 @@ from step_parts import PARTS, by_bare, parts_of
 import mindspore_rec as mr
 
 STEPS = ("ours", "mindspore", "torch", "tfra")
-# All stored results use the names in this list, so the names must not change.
+# Stored results contain these titles, so the titles must not change.
 TITLES = {"mindspore": "vanilla"}
 
 

@@ -4,9 +4,10 @@
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
 Like a trainer, the benchmark reads messages of two kinds. The first kind has 1000 rows per message;
-a row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line in Criteo's
-format per message. The script starts the broker of examples/online_learning/kafka, unless
-`--brokers` names a broker. CPU time is the time of this process, without the broker.
+a row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line of 40
+tab-separated texts per message, as in Criteo's files. The script starts the broker of
+examples/online_learning/kafka, unless `--brokers` names a broker. CPU time is the time of this
+process, without the broker.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def packed(rows: int, seed: int) -> Iterator[bytes]:
 
 
 def lines(rows: int, seed: int) -> Iterator[bytes]:
-    """Yield messages; each message is one line of 40 numbers."""
+    """Yield messages; each message is one line of 40 hexadecimal numbers."""
     rng = np.random.default_rng(seed)
     for numbers in rng.integers(0, 1 << 31, (rows, 40)):
         yield b"\t".join(b"%x" % number for number in numbers)

@@ -34,11 +34,11 @@ class Benchmark:
 
     Args:
         measures: description of the results.
-        minute: arguments with which the script takes about a minute on 2 idle cores. `{disk}`
-            stands for a directory on the disk to measure, and `{movielens}` for the directory of
-            MovieLens' files.
+        minute: arguments with which most scripts take about a minute on 2 idle cores; a few scripts
+            take up to 35 minutes. `{disk}` stands for a directory on the disk to measure, and
+            `{movielens}` for the directory of MovieLens' files.
         tiny: arguments with which the script takes a few seconds, only to show that it runs.
-        needs: of `NEEDS`.
+        needs: names of `NEEDS`.
         path: path of the script from the repository's root. Default: a script in `benchmarks` with
             the benchmark's name.
         codes: exit codes of a run that measured everything. Default: 0.
@@ -183,7 +183,7 @@ SUITE: dict[str, Benchmark] = {
     ),
     "precision_accuracy": Benchmark(
         "AUC with rows of two bytes, and of one and a half when served, by that of float32 "
-        "(10 minutes)",
+        "(half an hour)",
         "--sets movielens synthetic census --movielens {movielens}",
         "--sets synthetic --rows 5000 --models dlrm --seeds 0",
         ("MovieLens", "Census-Income"),

@@ -12,7 +12,7 @@ alternating steps of one run:
     mindspore  static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")`, `nn.LazyAdam` on the CPU
                target, float32
     torch      static ids, `nn.Embedding(sparse=True)` and `nn.EmbeddingBag`, `SparseAdam`, fused
-               Adam; the network compiled where that is faster; autocast for bfloat16
+               Adam; the network compiled if that is faster; autocast for bfloat16
     tfra       63-bit keys in TensorFlow Recommenders Addons' dynamic embeddings, one `tf.function`
 
 PyTorch and TFRA run in separate processes, with the interpreters of `--torch-python` and
@@ -59,7 +59,7 @@ import mindspore_rec as mr
 from mindspore_rec import tables_of
 from mindspore_rec.optim import LazyAdam
 
-PEERS = ("mindspore", *WORKERS)
+PEERS = ("mindspore", "torch", "tfra")
 BATCHES = 4
 WARMUP = 4
 
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", type=peers_of, default="mindspore", help=f"of {', '.join(PEERS)}, with commas"
     )
-    for name in WORKERS:
+    for name in PEERS[1:]:
         parser.add_argument(
             f"--{name}-python", default=sys.executable, help=f"interpreter that has {name}"
         )

@@ -52,7 +52,7 @@ class Public(NamedTuple):
 
 
 def files(*patterns: str, folders: tuple[str, ...] = READ) -> list[Path]:
-    """Return the files of folders, without build outputs."""
+    """Return the files of folders whose names match one of the patterns."""
     return [
         file
         for folder in folders

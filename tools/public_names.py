@@ -51,7 +51,7 @@ FACES = (
     "stream",
     "train",
 )
-"""Modules with public names, wherever these are defined."""
+"""Modules with public names; other modules may define the names."""
 
 COMMANDS = (
     "checkpoint",
@@ -62,7 +62,7 @@ COMMANDS = (
     "serving.mindir",
     "ssd",
 )
-"""What the pages run by `python -m mindspore_rec.`."""
+"""Commands `python -m mindspore_rec.<name>` on the pages."""
 
 Record = dict[str, Any]
 

@@ -36,8 +36,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# pytest collects this number of test files, runs them, and goes on with the next files, because
-# collecting all files first takes half a minute.
+# pytest collects and runs this number of test files at a time, because collecting all files first
+# takes half a minute.
 AT_A_TIME = 6
 
 # Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.
@@ -454,7 +454,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
 
     Args:
         near: the test files.
-        directory: build directory that CMake has configured with at least the files in `files`.
+        directory: build directory that CMake has configured with at least the files in `near`.
         seconds: the time. The first files are compiled even if their compilation takes longer.
         jobs: number of files that are compiled at a time.
     """

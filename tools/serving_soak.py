@@ -83,7 +83,7 @@ class Client(threading.Thread):
         self._expected: float | None = None
 
     def run(self) -> None:
-        """Send requests at the client's rate until the client is stopped."""
+        """Send requests at the client's rate until the process ends."""
         due = time.time() + self._period * self._place.rng.random()
         while True:
             time.sleep(max(0.0, due - time.time()))
@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of the latencies in seconds; without answers, return `waited`."""
+    """Return a percentile of latencies in seconds, as milliseconds; `waited` if there are none."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -250,7 +250,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and True if no value has grown."""
+    """Load the server; return the samples, and for each value its growth and its limit."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (
@@ -293,7 +293,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
     came = strangers.recv()
     for each in processes:
         each.kill()
-    time.sleep(2 * options.receive_seconds + 2)  # all of them have gone
+    time.sleep(2 * options.receive_seconds + 2)  # until all clients' connections have ended
     left = looked_at(server.pid)
     kept = samples[len(samples) // 5 :]
     times = np.array([each["seconds"] for each in kept])
@@ -314,7 +314,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
 
 
 def main() -> None:
-    """Run the load, print the results, and fail if a value has grown."""
+    """Run the load, print the results; fail if a value has grown, or too many requests failed."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180, help="of load")
     parser.add_argument("--every", type=float, default=10, help="seconds between samples")

@@ -2,8 +2,8 @@
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
 The small wheel contains unchanged copies of the folders `common` (without the YAML readers) and
-`serve`, the command `doctor`, the public modules, and the native core. The script compiles nothing,
-and no file needs to be copied by hand. MindSpore is not a requirement of the small wheel.
+`serve`, the command `doctor`, the public modules except `plan` and `compat`, and the native core.
+The script compiles nothing. MindSpore is not a requirement of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
 
-Each client is a function that accepts a `Place`, performs one action and returns. A misbehaving
-client raises OSError if the server has closed the connection meanwhile.
+Each client is a function that accepts a `Place`, performs one action and returns. A client of HTTP
+may raise OSError if the server has closed the connection meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place:
         http, grpc: ports.
         token: a valid token, for clients that misbehave in spite of a valid token.
         stay: seconds that slow senders stay connected.
-        rng: decides sizes.
+        rng: decides sizes, ports and times.
     """
 
     http: int
@@ -58,7 +58,7 @@ def _answered(connection: socket.socket) -> None:
 
 
 def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
-    """Send a byte now and then, until the server closes the connection."""
+    """Send ten bytes one at a time in `stay` seconds; stop earlier if all bytes are sent."""
     end = time.monotonic() + stay
     for byte in data:
         if time.monotonic() > end:

@@ -20,7 +20,7 @@ def bus_gbs(ordinal: int) -> dict[str, float]:
 
     Raises:
         OSError: CUDA's driver is missing.
-        RuntimeError: the driver refuses.
+        RuntimeError: a function of the driver fails.
     """
     library = ctypes.CDLL("libcuda.so.1")
 

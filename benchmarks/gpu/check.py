@@ -15,14 +15,18 @@ from gpu.programs import Layers, Program, Run
 __all__ = ["TOLERANCE", "Found", "check", "relative_error"]
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
-_SMALL = 0.01  # numbers are compared by the largest of their tensor, or by this
+_SMALL = 0.01  # least magnitude by which differences are divided
 _ROWS_OF_NETWORKS = 1024  # at most: the host takes long for more
 
 Found = dict[str, list[np.ndarray]]
 
 
 def relative_error(tested: np.ndarray, reference: np.ndarray) -> float:
-    """Return the greatest difference divided by the reference's greatest magnitude; inf for NaN."""
+    """Return the greatest difference, divided by the reference's greatest magnitude.
+
+    The divisor is at least 0.01. For a difference that is NaN or infinite, return infinity; for
+    empty arrays, return 0.
+    """
     if not reference.size:
         return 0.0
     tested, reference = to_float32(tested), to_float32(reference)
@@ -35,7 +39,7 @@ class Case:
     """One program on two devices.
 
     Args:
-        title: for people.
+        title: name of the program in the printed results.
         precision: of the products.
         both: the program on the reference device and on the tested device.
         exact: True if inputs are multiples of 1/4.
@@ -70,7 +74,7 @@ def _computed(core: Core, layers: Layers, inputs: list[np.ndarray], fill: float)
     """Fill a program's memory with `fill`, run the program, and return all its outputs."""
     run = Run(core, layers, inputs, fill)
     predicted = []
-    if not layers.moved:  # what normalizes by the batch is never asked for a prediction
+    if not layers.moved:  # a program that normalizes by the batch makes no predictions
         run.predict()
         predicted = [each.copy() for each in run.outputs]
         for each in run.outputs:

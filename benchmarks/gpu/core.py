@@ -107,8 +107,11 @@ class Core:
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
         """Return a function that runs an operator; its arguments are the inputs, then the outputs.
 
-        An exception in the operator ends the process with the exception's message, because nothing
-        outside of MindSpore catches exceptions.
+        An exception in the operator ends the process with the exception's message, because only
+        MindSpore catches the operators' exceptions.
+
+        Raises:
+            ValueError: an array is not C-contiguous.
         """
         for i, array in enumerate(arrays):
             if not array.flags.c_contiguous:

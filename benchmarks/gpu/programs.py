@@ -106,7 +106,7 @@ class Program:
         return len(self.extras) - 1
 
     def masks(self, width: int, count: int) -> tuple[int, int, int]:
-        """Add `count` random masks of a dropout of rate 0.5; return the additional inputs."""
+        """Add `count` random masks of a dropout of rate 0.5; return a layer's argument `masks`."""
         if not count:
             return _NO_MASKS
         drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
@@ -116,7 +116,7 @@ class Program:
             count,
         )
 
-    # ---- layers that networks have; others are added by `native`
+    # ---- layers that networks have; callers add other layers with `self.program`
 
     def linear(
         self,
@@ -199,7 +199,8 @@ class Run:
         core: the native core.
         layers: the program.
         inputs: float32 [B, ...], or uint16 for bfloat16; their gradients have the same type.
-        fill: initial value of the memory that operators write. Default: nothing.
+        fill: initial value of the memory that operators write. Default: the memory is not
+            initialized.
 
     Attributes:
         outputs, output_gradients: float32 [B, width]; the caller writes the gradients.

@@ -153,9 +153,9 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return two medians: the seconds of single steps, and of steps in blocks of `options.block`.
+    """Return the last loss and two median seconds: of single steps, and of steps in blocks.
 
-    The host waits for the GPU after each step, or after each block.
+    The host waits for the GPU after each single step, or after each block of `options.block` steps.
     """
     inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):
@@ -176,7 +176,12 @@ def median_seconds(
 
 
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:
-    """Return a network's samples/s in three modes: eager, with pinned batches, and compiled."""
+    """Return a network's samples/s in each mode.
+
+    Eager steps are measured with sparse and with dense gradients of the tables. With the faster
+    kind of gradients, eager steps with pinned batches are measured. If `batch` is in
+    `options.compiled_batch`, compiled steps are measured, too.
+    """
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
     results: list[dict[str, Any]] = []
 

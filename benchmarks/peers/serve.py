@@ -5,7 +5,7 @@ A worker's arguments are the directory of `settings.json` and `batches.npz` (whi
 writes), and a file descriptor for its answers. The worker does not answer on standard output,
 because frameworks print there. The worker writes one line per answer. The first line describes the
 worker in JSON. Then the worker reads numbers. For each number k, the worker runs a step on batch k
-and writes the step's seconds. The worker uses only NumPy and its framework.
+and writes the step's seconds. The worker imports only NumPy and its framework.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Work:
 def serve(
     make: Callable[[Any], tuple[dict[str, str], Callable[[int], float]]], kind: type = Work
 ) -> None:
-    """Answer commands until no more commands arrive.
+    """Answer commands until standard input ends.
 
     Args:
         make: function of the work that returns two values: a description of the peer (versions,
@@ -65,6 +65,9 @@ def serve(
             number and returns the loss.
         kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
             `Work`.
+
+    Raises:
+        ArithmeticError: a loss is not finite.
     """
     directory = Path(sys.argv[1])
     settings: dict[str, Any] = json.loads((directory / "settings.json").read_text())

@@ -2,9 +2,10 @@
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
 Each network has two forms: one runs on padded blocks, and the other pads the values for the
-attention only. The attention's mask is causal, and the padding comes after the values. So the
-padding needs no mask. Each form runs eagerly. If compiled forms are requested, each form also runs
-compiled, unless `torch.compile` takes more than a minute.
+attention only (for DIN, it pads nothing). In SASRec's and HSTU's blocks, the attention's mask is
+causal, and the padding comes after the values. So the padding needs no mask there; DIN uses a mask.
+Each form runs eagerly. If compiled forms are requested, each form also runs compiled, unless
+`torch.compile` fails or takes more than a minute.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Work:
     Args:
         net: 'din', 'transformer' or 'hstu'.
         dim: width of a value.
-        longest: greatest length of a history, for HSTU's biases and weights.
+        longest: greatest length of a history, for HSTU's biases and weights and SASRec's positions.
         threads: that compute.
         compiles: True if compiled forms are tried, too.
         offsets: int64 [K, B + 1], the offsets of each of the K batches.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wide & Deep in PyTorch, as a worker: SparseAdam for sparse embeddings, fused Adam for the rest.
 
-The dense network runs compiled if `torch.compile` takes less than a minute, and if the compiled
+The dense network runs compiled if `torch.compile` succeeds within a minute, and if the compiled
 network is faster than the original.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-With some settings, a baseline learns from the events of a part, and ranks the targets of the part's
+A baseline has settings. It learns from the events of a part, and ranks the targets of the part's
 rows. The items of a row's history are never recommended, so ranks leave them out. A "recent"
 baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
 the next newer item times `decay`.
@@ -39,7 +39,11 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 
     Args:
         part: the rows.
-        scores: function that returns the scores ``[end - begin, items]`` of some rows.
+        scores: function that returns the scores ``[end - begin, items]`` of the rows `begin` to
+            `end` - 1.
+
+    Raises:
+        ValueError: a score is NaN.
     """
     rows, ranks = part.rows, np.empty(len(part.rows.target))
     for begin in range(0, len(rows.user), _BLOCK):

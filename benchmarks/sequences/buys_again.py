@@ -11,9 +11,9 @@ number of binary digits of the hours since the line's time. Lines that have the 
 row, such as lines of the same invoice, are not in the history.
 
 Without history, the same network is trained on the same rows with empty lists. The command
-`mindspore-rec` trains both networks. `init` proposes all settings but the network and the batch
-size. The epoch is chosen by the validation rows. The test rows are scored only with `--test`, so
-run `--test` once, at the end.
+`mindspore-rec` trains both networks. `init` proposes all settings except `SETTINGS`, which set the
+history, the network and the batch size. The epoch is chosen by the validation rows. The test rows
+are scored only with `--test`, so run `--test` once, at the end.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ NETS: dict[str, dict[str, Any]] = {
     "hstu": {"heads": 2},
 }
 STD = 0.3  # of the initial rows; a step of Adam at 0.001 changes a usual row of 0.01 by a tenth
-MOVE = 1e-6  # of itself, by which a weight of the third training has moved
+MOVE = 1e-6  # share of itself by which a weight of the third training is moved
 LIMIT = 1e-3
 WINDOW = 100
 

@@ -17,7 +17,8 @@ over all items, or over the targets of a batch and items drawn at random (`sampl
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
 
-All batches have the same shape: a batch is padded with events that have no targets.
+All batches have the same shape, unless events with the same time form one row: a batch is padded
+    with events that have no targets.
 """
 
 from __future__ import annotations
@@ -348,7 +349,8 @@ def trained(
         kind: 'SASRec' or 'HSTU'.
         part: the part.
         together: True if events with the same time form one row.
-        settings: the settings of `NextItemNet`, and `epochs`, `learning_rate` and `half_life`.
+        settings: the settings of `NextItemNet`, and `epochs`, `learning_rate`, `half_life`,
+            `co_occurrence` and `sampled`.
         seed: seed of initial values, dropout and batches.
     """
     ms.set_context(mode=ms.GRAPH_MODE)

@@ -3,7 +3,8 @@
 
 The data sets are Online Retail (invoices of a web shop, 2010-12 to 2011-12) and MovieLens
 latest-small. Only the first event of each user and item counts, so a target is always new to its
-user. Cancellations and lines without a customer are removed from Online Retail.
+user. Cancellations, and lines without a customer or without a positive quantity, are removed from
+Online Retail.
 
 * `retail_event`: each line of an invoice is a row. Lines of one invoice have the same time and keep
   the order of the file, so the history contains the earlier lines of the same invoice.
@@ -33,12 +34,13 @@ __all__ = ["TASKS", "Events", "Part", "Task", "last_events", "part_of"]
 
 @dataclass(frozen=True)
 class Events:
-    """Events in the order of time: only the first event of each pair of user and item.
+    """Events: only the first event of each pair of user and item.
 
     Attributes:
         user: int64 ``[E]``, the users' numbers, which start at 0.
         item: int64 ``[E]``, the items' numbers, which start at 0.
-        time: ``[E]``, rising times in seconds.
+        time: ``[E]``, times in seconds. The events of a data set are ordered by time; the events of
+            a `Part` are ordered by user, then by time.
     """
 
     user: np.ndarray
@@ -115,8 +117,8 @@ def part_of(
 
     Args:
         events: all events.
-        begin: time of the first row.
-        end: time after the last row.
+        begin: time at which the rows begin.
+        end: time at which the rows end.
         together: True if events with the same time form one row.
         most_rows: maximum number of rows; if there are more rows, `most_rows` rows are drawn at
             random.

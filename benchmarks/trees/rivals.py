@@ -3,12 +3,13 @@
 
 Each learner reads the columns unchanged. Texts are categories, in the learner's own type for
 categories. The time is replaced by the hour and the weekday. A list is replaced by a flag per value
-(`|` separates the values). LightGBM and CatBoost have their default settings, and stop when the
-validation rows' AUC has not risen for 50 trees.
+(`|` separates the values). LightGBM and CatBoost have their default settings, but up to 2,000
+trees. They stop when the validation rows' AUC has not risen for 50 trees.
 
-`LightGBM-statistics` and `CatBoost-statistics` also read the numbers of the `TargetStatistics` in
-the schema from `infer_schema`. These numbers are the mean label and the frequency of each value and
-of each pair of values. The numbers are computed from the network's training rows. `LightGBM-refit`
+`LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
+`CatBoost-statistics` also read the numbers of the `TargetStatistics` in the schema from
+`infer_schema`. These numbers are the mean label and the frequency of each value, and of each pair
+of values in a cross. The numbers are computed from the network's training rows. `LightGBM-refit`
 trains again on training and validation rows together, with the same number of trees, as
 `train.refit` does.
 """

@@ -13,8 +13,8 @@ parts depends only on the files' content. Rows are divided by time, or drawn wit
   30 days before each cut are left out, because their labels are not known at the cut.
 * `movielens_random` and `movielens_time`: is the rating at least 4?
 
-Cancellations and lines without a customer are removed from Online Retail. A cut by time puts rows
-of equal time into the same part.
+Cancellations, and lines without a customer or without a positive quantity, are removed from Online
+Retail. A cut by time puts rows of equal time into the same part.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _csv(path: Path) -> Path:
 
 
 def retail(data: Path) -> pd.DataFrame:
-    """Return the invoice lines that name a customer, in the order of time."""
+    """Return the lines that name a customer, in the order of time, without cancellations."""
     rows = pd.read_csv(
         _csv(data / "online-retail" / "online_retail"),
         dtype={"InvoiceNo": str, "StockCode": str, "CustomerID": str},

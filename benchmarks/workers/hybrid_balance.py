@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows per worker after training has looked up all keys of a table (`hybrid_parallel.py`).
+"""Rows per worker after the workers have inserted all keys of a table (`hybrid_parallel.py`).
 
 python -m mindspore_rec.launch -n N benchmarks/workers/hybrid_balance.py KEYS
 """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +95,22 @@ def test_a_table_has_the_share_of_the_way_and_of_the_twins():
     assert lines[2] == "| x | 0.70000 | 0.50000 | 0.0% |  |  |"
     assert lines[3] == "| x | 0.76000 | 0.50000 | 30.0% | 0.80000 | 50.0% |"
     assert len({line.count("|") for line in lines}) == 1
+
+
+def test_known_baselines_are_not_fitted(tmp_path, monkeypatch, capsys):
+    def fit(*_):
+        raise AssertionError("a baseline is fitted")
+
+    mean = {"auc": 0.75, "log_loss": 0.5}
+    known = {"title": "logistic regression", "mean": mean, "deviation": None}
+    path = tmp_path / "earlier.json"
+    path.write_text(json.dumps({"data": "this", "results": {"logistic regression": known}}))
+    data = SimpleNamespace(name="this", bayes_auc=None)
+    monkeypatch.setattr(accuracy_table, "open_data", lambda *_: data)
+    monkeypatch.setattr(accuracy_table, "of_data", fit)
+    arguments = ["--set", "synthetic", "--models", "--known", str(path)]
+    assert accuracy_table.main(arguments) == 0
+    assert "| logistic regression | 0.75000 | 0.50000 |" in capsys.readouterr().out
 
 
 def test_baselines_are_taken_from_an_earlier_result(tmp_path):

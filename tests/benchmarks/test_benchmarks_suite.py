@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -127,3 +130,40 @@ def test_pictures_are_drawn_from_stored_results(run_all, tmp_path, capsys):
     assert plots.main(command) == 1
     assert capsys.readouterr().err.count("is of tiny settings") == 2
     assert not list((tmp_path / "pictures").iterdir())
+
+
+def test_the_longest_stored_run_fits_the_time_limit(run_all, monkeypatch, tmp_path):
+    limits = []
+    monkeypatch.setattr(run_all, "run", lambda name, options, disk: limits.append(options.timeout))
+    assert run_all.main(["--only", "sketch_accuracy", "--json", str(tmp_path)]) == 0
+    stored = [json.loads(each.read_text()) for each in (BENCHMARKS / "results").glob("*.json")]
+    assert limits[0] > 1.5 * max(each["wall_seconds"] for each in stored)
+
+
+def test_the_memory_of_a_server_is_in_megabytes(run_all):
+    import serving_load
+    import shared_rows
+
+    server = SimpleNamespace(pid=os.getpid())
+    kilobytes = sum(shared_rows.share(pid) for pid in serving_load.processes_of(server))
+    measured = serving_load.memory_of(server)["memory_mb"]
+    assert measured == pytest.approx(kilobytes / 1000, rel=0.01)
+
+
+def test_the_cpu_time_of_a_reader_includes_its_processes(run_all):
+    import read_parquet
+
+    def in_a_process():
+        subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+        return 1000
+
+    figures = read_parquet.measure({"pyarrow's scan": in_a_process}, 1000, 1)
+    assert figures["pyarrow's scan"]["rows_per_cpu_second"] < 20_000
+
+
+def test_peers_of_other_benchmarks_train_no_network(run_all):
+    import wide_deep_step
+
+    assert wide_deep_step.peers_of("mindspore,torch,tfra") == ["mindspore", "torch", "tfra"]
+    with pytest.raises(ValueError, match="peers must be of mindspore, torch, tfra, got 'fbgemm'"):
+        wide_deep_step.peers_of("fbgemm")

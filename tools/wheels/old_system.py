@@ -83,7 +83,7 @@ def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return each defined symbol with the newest version that `LIMITS` allows.
+    """Return the defined symbols in the newest versions that `LIMITS` allows, none thread-local.
 
     Example:
         >>> kinds = (True, False, 0, False)
