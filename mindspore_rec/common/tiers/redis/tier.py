@@ -94,8 +94,7 @@ class RedisTier:
             URL's value, or 30.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
-            found.
-            Default: 1.
+            found. Default: 1.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
