@@ -37,9 +37,9 @@ class StreamLimits:
             Default: None, wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a
             wait for a message that was in the topic when reading began.
         buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB), in equal shares
-            for the partitions. If the waiting messages of a partition take more than its share, no
-            more of them are read until half of the share is free. The greater of a message's stored
-            size and decoded size counts.
+            for the partitions. If a partition's waiting messages take more than the partition's
+            share, reading from the partition pauses until half of the share is free. The greater of
+            a message's stored size and decoded size counts.
         on_missing: reaction if messages are missing in the middle of a partition, for example
             because compaction removed them before they were read. "warn" (the default) writes a
             warning to the log each time the number of missing messages has doubled. "stop" raises a

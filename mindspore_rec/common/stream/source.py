@@ -74,9 +74,9 @@ class StreamSource:
     the decisions that depended on time. Without a journal, a restarted stream still yields each row
     once, but possibly in different batches.
 
-    A new partition of the topic is read from its beginning. It gets turns once it has a message and
-    all messages that were in the topic when reading began have been taken. The journal also stores
-    the decision to add a partition.
+    A new partition of the topic is read from its beginning. The partition gets turns once it has a
+    message and all messages that were in the topic when reading began have been taken. The journal
+    also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.

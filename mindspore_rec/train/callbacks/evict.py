@@ -40,11 +40,11 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: if a table has more rows than this number, the callback evicts, or None. The
-            callback checks the number of rows after each step. Rows that no rule of the table's
-            `Eviction` evicts stay, so a table may remain above the number. Default: None.
-        evict_bytes: if a table's rows and index take more bytes than this number, the callback
-            evicts, or None. Default: None.
+        evict_rows: number of a table's rows above which the callback evicts, or None. The callback
+            checks the number of rows after each step. Rows that no rule of the table's `Eviction`
+            evicts stay, so a table may remain above the number. Default: None.
+        evict_bytes: bytes of a table's rows and index above which the callback evicts, or None.
+            Default: None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or

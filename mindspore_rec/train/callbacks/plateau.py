@@ -165,8 +165,8 @@ class EarlyStopping(_Watch):
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement after which training ends, at
             least 1. Default: 3.
-        min_delta: a value improves the metric if it is better than the best value by more than
-            `min_delta`, at least 0. Default: 0.0.
+        min_delta: number, at least 0. A value counts as an improvement only if the value is better
+            than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
@@ -419,8 +419,8 @@ class ReduceLROnPlateau(_Watch):
         patience: number of successive evaluations without improvement after which the rates are
             lowered, at least 1. After the rates are lowered, the count of evaluations starts again
             from 0. Default: 1.
-        min_delta: a value improves the metric if it is better than the best value by more than
-            `min_delta`, at least 0. Default: 0.0.
+        min_delta: number, at least 0. A value counts as an improvement only if the value is better
+            than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
 

@@ -40,8 +40,7 @@ class RateSchedule(ResumedCallback):
     another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
     use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
     among the callbacks, the factors continue after a restart. When the training ends, the callback
-    restores the rates that were set just before it first changed them. After Ctrl-C, the rates stay
-    as they are.
+    restores the rates from before its first change. After Ctrl-C, the rates stay as they are.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.

@@ -69,7 +69,7 @@ _LEARNING_RATE = 0.002  # of the default optimizer
 class RecModel(ModelEvaluation):
     """Model for training, evaluation and prediction of a recommendation network.
 
-    It is a `mindspore.train.Model` with these differences:
+    A `RecModel` is a `mindspore.train.Model` with these differences:
 
     * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
@@ -118,9 +118,9 @@ class RecModel(ModelEvaluation):
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
-            warning is given if the layers cannot be combined. If `fuse` is False, the network is
-            unchanged.
-            Default: False.
+            warning is given if the layers cannot be combined. A container, such as an
+            `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
+            network unchanged.
         **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
             whose scale equals the optimizer's `loss_scale`.
 
@@ -128,10 +128,10 @@ class RecModel(ModelEvaluation):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. A table needs the function if the table's cache prefetches
-            rows and the network computes the table's ids. Set it before training. Default: None,
-            which suffices if all ids are columns of the batch, or fields of columns. If
-            `prefetch_ids` is None, the first training step shows which columns contain each table's
-            ids.
+            rows and the network computes the table's ids. Set the attribute before training.
+            Default: None, which suffices if all ids are columns of the batch, or fields of columns.
+            If `prefetch_ids` is None, the first training step shows which columns contain each
+            table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.

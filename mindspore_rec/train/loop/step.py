@@ -55,7 +55,8 @@ class TrainStep(nn.Cell):
             optimizer's `loss_scale`. Default: 1.0.
         fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
-            combined. If `fuse` is False, the network is unchanged. Default: False.
+            combined. A container, such as an `nn.SequentialCell`, stays unchanged without a
+            warning. Default: False, which leaves the network unchanged.
 
     Inputs:
         The inputs of the network.
