@@ -18,7 +18,8 @@ def check_private(path: Path) -> None:
 
     Raises:
         OSError: the file's status cannot be read.
-        ValueError: the path is not a file, or other users may read or write the file.
+        ValueError: the path is not a file, other users may read or write the file, or its group
+            may write it.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -35,8 +36,8 @@ def read_tokens(path: Path) -> list[bytes]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: other users may read the file, the file has no tokens, or a token is malformed
-            or too short.
+        ValueError: `check_private` refuses the file; the file has no tokens, more than 1000 tokens
+            or more than 1 MiB; or a token is malformed or shorter than 16 characters.
     """
     check_private(path)
     with path.open("rb") as file:

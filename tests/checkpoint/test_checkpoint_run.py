@@ -325,6 +325,8 @@ def test_the_command_line(topic, tmp_path, capsys):
     assert main(["diff", str(root), str(tmp_path / "merged")]) == 0
     old = tmp_path / "old"
     assert main(["merge", str(root), "--to", str(old), "--step", "9"]) == 0
+    with pytest.raises(ValueError, match="--step must be 9, the step of"):
+        main(["export", str(old), "--to", str(tmp_path / "of_six.csv"), "--step", "6"])
     assert main(["diff", str(old), str(root)]) == 1
     assert "changed" in capsys.readouterr().out
     rows = newest_chain(root)[-1].manifest["tables"]["run.user"]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from mindspore import Tensor, train
+from mindspore import Tensor, nn, train
 
 from mindspore_rec import AUC, LazyAdam, RecModel, Schema, load, models, tables_of
 from mindspore_rec.checkpoint import RecCheckpoint
@@ -299,11 +299,19 @@ def test_what_is_refused() -> None:
             model.predict(rows)
         with pytest.raises(TypeError, match=words):
             model.train(1, rows, progress=False)
+    rows = read(clicks(100), schema)
+    with pytest.raises(ValueError, match="batch_size must be None for ArrowBatches"):
+        model.batches(rows.batches(10), 20)
+    with pytest.raises(ValueError, match="batch_size must be in"):
+        model.batches(rows, 0)
     plain = RecModel(models.DCN(Schema([*BASE, CLICK]), name="schema.plain"), metrics=None)
     with pytest.raises(ValueError, match="'gauc' needs a group"):
         columns = [CategoryColumn("city"), CLICK]
         RecModel(models.DCN(Schema(columns), name="schema.no_group"), metrics=["gauc"])
     assert plain.schema is not None
+    other = nn.Dense(2, 1)
+    with pytest.raises(ValueError, match="the network must be made from a schema to be described"):
+        assert RecModel(other, nn.MSELoss(), LazyAdam(other.trainable_params())).publication
 
 
 def test_rows_of_every_form_get_one_answer(tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ class Outcome:
 
     Attributes:
         code: exit code of the first worker that failed, or 128 plus the number of the signal that
-            ended the worker. The code is 0 if all workers succeeded.
+            ended the worker. If mpirun reported no failed worker, the code is mpirun's exit code,
+            which is 0 if all workers succeeded. If the output could not be written, the code is 141
+            or 1 (`run`).
         seconds: seconds from the job's start to its end.
         end: rank and exit code of the first worker that failed; None if mpirun reported no failed
             worker.

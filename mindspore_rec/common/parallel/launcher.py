@@ -59,7 +59,7 @@ def launched(environment: Mapping[str, str], process: int) -> Launched | None:
 
     Raises:
         WorkerError: a launcher other than Open MPI's started several processes, and each would
-            train alone.
+            train alone; or `MINDSPORE_REC_LAUNCHER` has a value other than 'none'.
 
     Example:
         >>> launched({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 1)

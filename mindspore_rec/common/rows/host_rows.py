@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
-    Keys are int64 arrays `[n]`, and values are float32 arrays `[n, dim]`. These methods do not
-    count occurrences for admission, and do not train rows.
+    Returned keys are int64 arrays, and values are float32 arrays. These methods do not count
+    occurrences for admission, and do not train rows.
     """
 
     @property

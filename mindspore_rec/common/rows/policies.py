@@ -49,6 +49,9 @@ class CountAdmission:
             counter with the least count is dropped. Among equal counts, the oldest counter is
             dropped. Default: no maximum.
 
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
     Example:
         >>> CountAdmission(2).threshold
         2
@@ -92,9 +95,12 @@ class SketchAdmission:
     Args:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
-        max_threshold: the highest threshold that may be set later, 1 to 65535. A counter has 4 bits
-            up to a `max_threshold` of 15, 8 bits up to 255, and 16 bits above. Default:
-            `threshold`.
+        max_threshold: the highest threshold that may be set later, 1 to 65535 and at least
+            `threshold`. A counter has 4 bits up to a `max_threshold` of 15, 8 bits up to 255, and
+            16 bits above. Default: `threshold`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
 
     The policy follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
 
@@ -141,6 +147,9 @@ class ProbabilityAdmission:
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.
+
+    Raises:
+        TypeError, ValueError: `probability` is not a number, or is out of range.
 
     The policy follows the "probability filter" of large-scale systems (Monolith; FBGEMM).
 

@@ -91,7 +91,7 @@ class TableState(NativeAccess):
 
         Args:
             seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
-                value is used.
+                value is used; an empty array or Tensor changes nothing.
 
         Raises:
             TypeError, ValueError: `seconds` is not a whole number, or is out of range.

@@ -190,11 +190,13 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         path: a full checkpoint, or the directory of a run.
-        step: step of the state of a run. Default: None, the newest state.
+        step: step of the state of a run; ignored for a full checkpoint. Default: None, the newest
+            state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
         CheckpointError: a manifest is damaged, or `path` is a delta, which is not a complete state.
+        ValueError: the run has no checkpoint of step `step`.
     """
     if not (path / MANIFEST).is_file() and path.is_dir():
         chain = newest_chain(path, step)

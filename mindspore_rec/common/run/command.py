@@ -115,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "publish":
         return _publish(options)
     chain = chain_at(options.path, options.step)
+    if options.step not in (None, chain[-1].step):
+        raise ValueError(f"--step must be {chain[-1].step}, the step of {options.path}")
     if options.command == "merge":
         merge_chain(chain, options.to, network_of=options.path)
         print(f"{options.to}: step {chain[-1].step}")

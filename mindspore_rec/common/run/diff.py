@@ -43,7 +43,8 @@ class Difference:
         tables: differences by name, for tables that are in both states.
         only_first, only_second: names of tables and parameters that are only in the first, or only
             in the second state.
-        dense: greatest absolute difference, by name, of each parameter that differs.
+        dense: greatest absolute difference, by name, of each parameter that differs; infinite if
+            shapes or dtypes differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)

@@ -54,6 +54,7 @@ def merge_chain(
         FileExistsError: `target` exists already.
         CheckpointError: a file of the chain is damaged, or the digest of merged rows differs from
             the table's digest in the trainer.
+        ValueError: the team has several workers, but not as many as wrote the last checkpoint.
         OSError: a file cannot be written. `target` is not made.
     """
     last = chain[-1]

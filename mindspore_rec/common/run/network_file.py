@@ -3,8 +3,8 @@
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
-network.onnx the network's model without lookups. The inputs are the network's inputs, the result of
-               each lookup, and all dense parameters, whose initial values are in the file
+network.onnx   the network's model without lookups. The inputs are the network's inputs, the result
+               of each lookup, and all dense parameters, whose initial values are in the file
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 

@@ -148,7 +148,7 @@ class Publisher:
         published: Callable[[Path], object],
         failed: Callable[[Exception], object],
     ) -> NoReturn:
-        """Publish repeatedly without end. If the run does not exist yet, wait for the run.
+        """Publish repeatedly without end. If the run has no checkpoints, wait for checkpoints.
 
         Args:
             poll_seconds: seconds between two calls of `publish`.

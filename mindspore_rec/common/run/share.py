@@ -120,8 +120,8 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
-    of a delta also contains `deleted` and `deleted_rows`. If a table has only one part, the part
-    also contains the remaining fields of the entry.
+    of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
+    only part is the whole entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

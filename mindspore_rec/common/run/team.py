@@ -76,7 +76,8 @@ class Team:
                 of error.
             Exception: the function raised an error other than an OSError on a worker. The failed
                 worker raises the function's error. On all other workers, an error of the same kind
-                is raised; its message names the failed worker.
+                is raised, or a RuntimeError if the kind is not among the kinds of `_KINDS`. The
+                message names the failed worker.
         """
         if self._channel is None:
             return [work()]

@@ -67,8 +67,9 @@ class Assignment:
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
         """Return the first offsets of the partitions in `partitions` that `known` lacks.
 
-        If the stream reads all partitions of the topic, it reads new partitions from offset 0, so
-        that no message is lost.
+        If `start` has offsets by partition, these offsets are used, or 0 for a partition without an
+        offset. If the stream reads all partitions of the topic, it reads new partitions from offset
+        0, so that no message is lost. All other streams begin at a partition's first message.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):

@@ -272,6 +272,9 @@ class BatchWrapper(BatchSource):
     Attributes:
         source: source of the batches.
 
+    Raises:
+        TypeError: `source` is not a BatchSource, or `learner` has no `load_state_dict`.
+
     Example:
         >>> import numpy as np
         >>> from dataclasses import replace

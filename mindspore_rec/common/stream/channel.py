@@ -57,7 +57,8 @@ class DataSender:
         sender_name: name of the sender, which must be the same after a restart. Default: a random
             name. With a random name, receivers cannot detect messages that a restarted sender
             repeats.
-        kafka_options: settings of `kafka.KafkaProducer`. Default: none.
+        kafka_options: settings of `kafka.KafkaProducer`, and of the `KafkaAdminClient` and
+            `KafkaConsumer` that make and read the channel. Default: none.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -317,8 +318,9 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Default: None, the first bad message raises an error.
-        kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
+            with the topic. Must be None for a `MemoryTopic`. Default: None, the first bad message
+            raises an error.
+        kafka_options: as for `KafkaSource`. Default: none.
         **options: as for `StreamSource`.
 
     Raises:
@@ -367,7 +369,8 @@ class DataReceiver(StreamSource):
         """Return the next batch.
 
         Returns:
-            An Arrow RecordBatch that also has `tolist()`, like the rows of mindpandas' channel.
+            A `ReceivedRows`, which has the attributes of an Arrow RecordBatch and, like the rows of
+            mindpandas' channel, a method `tolist()`.
 
         Raises:
             EOFError: the stream has ended. `stop_reason` is the reason.

@@ -107,6 +107,10 @@ class Format(ABC):
             columns. Default: None.
         sequence_of: function that returns a message's producer and number, or None. Producer and
             number show which messages are duplicates. Default: None, no message has a number.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no
+            columns or a name twice.
     """
 
     def __init__(self, schema: pa.Schema | None, max_decoded_bytes: int = _MOST_DECODED) -> None:

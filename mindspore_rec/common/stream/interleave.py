@@ -113,8 +113,8 @@ class Interleaver:
         idle: partitions that get no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were left out because a message with the same sequence
-            number had been taken.
+        duplicates: number of messages that were left out because a message of the same producer
+            with the same or a greater sequence number had been taken.
         epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages left out because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take

@@ -61,7 +61,7 @@ class Interruption:
     def restore(self) -> None:
         """Reinstall the SIGINT handler.
 
-        Call this function after each call of a MindSpore cell.
+        Call this method after each call of a MindSpore cell.
         """
         if self._before:
             signal.signal(signal.SIGINT, self._handle)

@@ -28,7 +28,6 @@ class KafkaClient:
 
     Raises:
         ImportError: kafka-python or crc32c is missing.
-        ValueError: the topic does not exist.
         ConnectionError: no broker answers within a minute.
     """
 
@@ -62,7 +61,11 @@ class KafkaClient:
         self._next: dict[int, int] = {}
 
     def partitions(self) -> list[int]:
-        """Return the topic's partitions."""
+        """Return the topic's partitions in ascending order.
+
+        Raises:
+            ValueError: the topic does not exist.
+        """
         began = time.monotonic()
         deadline = began + 3
         while True:

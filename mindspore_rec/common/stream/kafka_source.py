@@ -50,8 +50,9 @@ class KafkaSource(StreamSource):
             all other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
             `DeadLetterPolicy` with the topic. Default: None, the first bad message raises an error.
-        kafka_options: settings of both `kafka.KafkaConsumer` and `KafkaProducer`, such as
-            `security_protocol` or `sasl_mechanism`. Default: none.
+        kafka_options: settings of `kafka.KafkaConsumer` and, with `dead_letters`, of
+            `KafkaProducer` and `KafkaAdminClient` too, such as `security_protocol` or
+            `sasl_mechanism`. Default: none.
         **options: as for `StreamSource`.
 
     Raises:

@@ -23,7 +23,7 @@ class MemoryTopic:
             (default: None, no id).
 
     Raises:
-        ValueError: `partitions` is out of range.
+        TypeError, ValueError: `partitions` is not an int, or is out of range.
 
     Example:
         >>> topic = MemoryTopic()

@@ -26,7 +26,7 @@ class Progress:
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
         event_time: latest event time of the last batch, in whole seconds since 1970; None without
-            event times, or if the time is before 1970.
+            event times, or if the time is below 1.
 
     Example:
         >>> progress = Progress("t")

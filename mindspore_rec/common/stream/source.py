@@ -63,10 +63,10 @@ _MOST = (1 << 62) - 1
 class StreamSource:
     """Source of batches of a topic's rows. The source's state is the position in the topic.
 
-    Batches depend on the contents of the topic and on the initial state, but not on time. All
-    batches have `batch_size` rows. Partitions take turns of a fixed number of messages
-    (`Interleaver`). So a run that resumes from a saved state gets exactly the batches of an
-    uninterrupted run.
+    Batches depend on the contents of the topic and on the initial state, but not on time. A batch
+    has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
+    Partitions take turns of a fixed number of messages (`Interleaver`). So a run that resumes from
+    a saved state gets exactly the batches of an uninterrupted run.
 
     Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
     `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
@@ -74,9 +74,9 @@ class StreamSource:
     the decisions that depended on time. Without a journal, a restarted stream still yields each row
     once, but possibly in different batches.
 
-    A new partition of the topic is read from its beginning. A new partition gets turns once it has
-    a message, and batches contain all messages that were in the topic when reading began. The
-    journal also stores the decision to add a partition.
+    A new partition of the topic is read from its beginning. The partition gets turns once it has a
+    message and all messages that were in the topic when reading began have been taken. The journal
+    also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -105,6 +105,8 @@ class StreamSource:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        LookupError: while batches are read, messages that come next were deleted, or the topic was
+            made anew.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -226,7 +228,7 @@ class StreamSource:
         Raises:
             ValueError: the number of partitions or `batch_size` is below the number of workers, or
                 a loaded state cannot be used with this number of workers.
-            RuntimeError: batches have been taken.
+            RuntimeError: batches have been taken, or the stream was split in another way before.
         """
         assigned = self._assigned
         if assigned.split == (worker, workers):
@@ -670,6 +672,7 @@ class StreamSource:
         Raises:
             TypeError, ValueError: `state` is malformed, or belongs to a different topic or to
                 different partitions.
+            LookupError: the topic was deleted and made again.
             RuntimeError: batches have been taken.
         """
         if self._fetcher is not None:

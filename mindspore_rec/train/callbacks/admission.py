@@ -60,11 +60,11 @@ class CountFirstEpoch(Callback):
         self._steps = None if steps is None else check_int("steps", steps, 1, (1 << 63) - 1)
         self._before: list[tuple[HashTable, int]] = []
         self._frozen = False
-        self._trained = self._trained_before = 0  # steps of the first pass
+        self._trained = self._trained_before = 0  # steps, also after the first pass
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of finished steps of the first pass, and whether the pass is over."""
+        """Return the number of steps so far, and whether the first pass is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 

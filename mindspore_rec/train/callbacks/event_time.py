@@ -31,7 +31,7 @@ class EventTime(Callback):
         tables: the tables in which the event time is set, or the network that contains these
             tables.
         place: index of the column of times in the batch, counted from 0. Default: the number of
-            features, the index at which `get_insert_func` puts the times.
+            other features, the index at which `get_insert_func` puts the times.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a

@@ -27,12 +27,12 @@ _MAX = (1 << 31) - 1
 class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
-    The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
-    measured when the callback evicts. After an eviction, lookups no longer find the rows that were
-    too old. The memory of evicted rows is freed in slices during the following steps, without a
-    pause. After each eviction, both intervals start again. With several workers, all workers evict
-    at the same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for
-    the rows of all workers together.
+    The callback evicts from all tables made with `Eviction(..., trigger="callback")` at the same
+    step, even if only one table is too large. Row ages are measured when the callback evicts. After
+    an eviction, lookups no longer find the rows that were too old. The memory of evicted rows is
+    freed in slices during the following steps, without a pause. After each eviction, both intervals
+    start again. With several workers, all workers evict at the same step. `evict_rows` and
+    `evict_bytes` are limits for the whole table, that is, for the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -40,9 +40,11 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: number of rows above which a table evicts, or None. The callback checks the
-            number of rows after each step.
-        evict_bytes: bytes of a table's rows and index above which the table evicts, or None.
+        evict_rows: number of a table's rows above which the callback evicts, or None. The callback
+            checks the number of rows after each step. Rows that no rule of the table's `Eviction`
+            evicts stay, so a table may remain above the number. Default: None.
+        evict_bytes: bytes of a table's rows and index above which the callback evicts, or None.
+            Default: None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or

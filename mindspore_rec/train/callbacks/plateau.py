@@ -133,10 +133,10 @@ class _Watch(ResumedCallback):
         return gain > self.min_delta
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
-        """This method is called after an evaluation with the best value so far."""
+        """Act after an evaluation that improves the metric."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
-        """Act after another evaluation."""
+        """Act after an evaluation that does not improve the metric."""
 
 
 class EarlyStopping(_Watch):
@@ -165,7 +165,8 @@ class EarlyStopping(_Watch):
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement after which training ends, at
             least 1. Default: 3.
-        min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
+        min_delta: number, at least 0. A value counts as an improvement only if the value is better
+            than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
@@ -187,7 +188,9 @@ class EarlyStopping(_Watch):
             do not count.
 
     Raises:
-        KeyError: no evaluation measures `monitor` (raised during training).
+        TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
+            not exist, or `cuts` is set although `restore_best` is False.
+        KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights from before the restart are
             missing. The error is also raised if `cuts` is set and the optimizers have no constant
             rate. In both cases, the error is raised when training begins.
@@ -338,7 +341,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Remove the files of ended processes from the directory for the best weights."""
+        """Make the directory, and remove an ended process's weights of the same step from it."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -416,7 +419,8 @@ class ReduceLROnPlateau(_Watch):
         patience: number of successive evaluations without improvement after which the rates are
             lowered, at least 1. After the rates are lowered, the count of evaluations starts again
             from 0. Default: 1.
-        min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
+        min_delta: number, at least 0. A value counts as an improvement only if the value is better
+            than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
 
@@ -425,7 +429,8 @@ class ReduceLROnPlateau(_Watch):
         reductions: steps after which the rates were lowered, counted over restarts.
 
     Raises:
-        KeyError: no evaluation measures `monitor` (raised during training).
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: no optimizer of the training has a constant rate that may be lowered, or an
             optimizer has a schedule (raised when training begins).
 

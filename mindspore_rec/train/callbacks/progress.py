@@ -59,6 +59,9 @@ class TimeMonitor(Callback):
     Attributes:
         lines: the logged values, as tuples `(step, milliseconds per step, samples per second)`.
 
+    Raises:
+        TypeError, ValueError: `every_steps` is not an int, or is below 1.
+
     Example:
         >>> TimeMonitor(every_steps=10).lines
         []
@@ -109,6 +112,9 @@ class EvalCallback(ResumedCallback):
     Attributes:
         history: `(step, metrics)` of each evaluation; the step is counted from the beginning of
             this training.
+
+    Raises:
+        TypeError, ValueError: `every_steps` is not an int, or is below 1.
 
     Example:
         >>> from mindspore import nn
@@ -242,6 +248,9 @@ class ProgressBar(Callback):
         every_seconds: if there is no terminal, seconds between two printed lines, above 0. Default:
             30.
 
+    Raises:
+        TypeError, ValueError: `every_seconds` is not a number, or is not above 0.
+
     Example:
         >>> progress = ProgressBar(every_seconds=60)
     """
@@ -275,7 +284,7 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Show the last values and close the bar."""
+        """If there is a progress bar, show the last values and close it."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()

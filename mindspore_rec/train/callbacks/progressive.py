@@ -193,7 +193,7 @@ class ProgressiveValidation(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scored rows as NumPy arrays and numbers. A restart restores them."""
+        """Return the rows of the window as NumPy arrays, and the sums over all rows as numbers."""
         empty = {"prediction": np.zeros(0, np.float32), "label": np.zeros(0, bool)}
         state = {
             "rows": self.rows,
@@ -204,7 +204,7 @@ class ProgressiveValidation(Callback):
         return {**state, "weight_sum": self._weight_sum} if "weight" in state else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the scored rows; `history` starts empty."""
+        """Restore the rows of the window and the sums; `history` starts empty."""
         names = ("prediction", "label", "weight")
         part = {name: np.array(state[name]) for name in names if name in state}
         check_same_length(**part)

@@ -40,15 +40,17 @@ class RateSchedule(ResumedCallback):
     another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
     use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
     among the callbacks, the factors continue after a restart. When the training ends, the callback
-    restores the rates that were set before the first step.
+    restores the rates from before its first change. After Ctrl-C, the rates stay as they are.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
-        total: number of steps after which the rates are 0. Default: None, no decay.
+        total: number of steps after which the rates are 0, above `warm_up`. Default: None, no
+            decay.
         cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
             none.
 
     Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
         ValueError: no optimizer of the training has a constant rate, or an optimizer has a
             schedule (raised when training begins).
 
@@ -119,7 +121,7 @@ class RateSchedule(ResumedCallback):
         self._last = factor
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Restore the rates from before the training, unless the training was interrupted."""
+        """Restore the rates from before the first change, unless the training was interrupted."""
         run = run_context.original_args()
         if self._base and not run.interrupted:
             rates = constant_rates(run.train_network, type(self).__name__)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
-All statistics from `table.stats()` are published. `_METRICS` describes the statistics that have a
-fixed name and help text. An unlisted number is published as a gauge under its own name.
+All numbers from `table.stats()` are published. `_METRICS` describes the numbers that have a fixed
+help text. An unlisted number is published as a gauge under its own name.
 """
 
 from __future__ import annotations

@@ -197,6 +197,9 @@ class DataPlace:
 
         Args:
             batch: the `Batch` of the last step; None before the first step.
+
+        Raises:
+            ValueError: the data have a state, but the batch has no number.
         """
         if self._source is None:
             return {}

@@ -70,8 +70,8 @@ def save_checkpoint(
     writes its own rows, and a failure on one worker is raised on all workers.
 
     Args:
-        model: a `RecModel`, another `Model`, or a Cell. A network cell saves only its weights; a
-            training cell saves everything.
+        model: a `RecModel`, another `Model`, or a Cell. Of a network cell, tables (with optimizer
+            state) and weights are saved; of a training cell, the optimizer's parameters too.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` is a complete checkpoint, either old or new. Default: False.
@@ -219,17 +219,20 @@ def load_checkpoint(
             model.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
-        worker: index of this process, from 0. Set `worker` if several processes share the tables
-            but were not started by one launcher. Default: None, the index of this worker.
+        worker: index of this process, from 0. Set both `worker` and `workers` if several processes
+            share the tables but were not started by one launcher. Default: None, the index of this
+            worker; 0 if only `workers` is set.
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads the rows of its own keys, so
-            every row is loaded once. Default: None, the number of workers; 1 without a launcher.
+            every row is loaded once. Default: None, the number of workers; 1 without a launcher or
+            if only `worker` is set.
         states: objects to restore, under the same names as in `states` of `save_checkpoint` or
             `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
             the saved states that are not restored; `states={}` loads the network alone without a
             warning. Default: None.
 
     Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
         FileNotFoundError: there is no checkpoint at `path`.
         CheckpointError: a file is damaged, or the network's tables differ from the checkpoint's
             tables. CheckpointError is a ValueError. The message names the file. Nothing has

@@ -52,11 +52,13 @@ class RecCheckpoint(Callback):
 
     When training begins, a full checkpoint is written if the directory is empty. The first
     checkpoint is full. Then deltas follow; each delta contains the changes since the previous
-    delta. Training waits only while the changes are copied. Another thread merges the last full
-    checkpoint and its deltas into a new full checkpoint. After the merge, checkpoints older than
-    the newest `keep` full checkpoints are removed.
+    delta. Training waits while the changes are copied; with an interval in steps, training also
+    waits until the previous delta is written. Another thread merges the last full checkpoint and
+    its deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
+    full checkpoints are removed.
 
-    The callback runs after all other callbacks of a step. Changes between steps, such as rows
+    The callback runs after all other callbacks of a step, except `EarlyStopping`, `WeightAverage`
+    and `RateSchedule`. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
     of tables (rows, optimizer state, counters), dense parameters, the optimizer, the position in
     the data, and `states`. The state also includes the random number generators of Python, NumPy
@@ -76,8 +78,10 @@ class RecCheckpoint(Callback):
     stream, are rejected before the first step. The error message says why the data cannot be
     resumed.
 
-    If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
-    training continues. The next delta contains all changes since the last delta that was written.
+    If a checkpoint cannot be written during training, for example because the disk is full, a
+    warning is logged and training continues. The next delta contains all changes since the last
+    delta that was written. If the first checkpoint of a run or the last state of a training cannot
+    be written, an OSError is raised.
     While a stream has no messages, checkpoints with intervals in seconds are still written, and a
     failed delta is written again after 5 seconds. Checkpoints with intervals in steps wait for the
     next step.
@@ -99,11 +103,12 @@ class RecCheckpoint(Callback):
             checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
-            written only when a full checkpoint is due, just before the merge.
+            written only when a full checkpoint is due, just before the merge, and at the end of a
+            training.
         states: further objects to save by name, for example a `ProgressiveValidation`. Each object
             has the methods `state_dict()` and `load_state_dict(state)`. The states of
-            `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved
-            automatically.
+            `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
+            and `RateSchedule` are saved automatically.
         data_starts_over: True if, after a restart, the data start from the beginning. If True, the
             position in the data is not saved, and any data are accepted. Default: False.
         row_checks: settings for the detection of rows that change without an update. Default:
@@ -245,8 +250,8 @@ class RecCheckpoint(Callback):
 
         Args:
             model: the RecModel or training cell, built in the same way as the saved model.
-            train_dataset: the training data if they have a state. No batch may have been read from
-                the data.
+            train_dataset: the training data; needed if the data have a state. No batch may have
+                been read from the data. Default: None.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: True if the data are new, for example a stream after a training on files.
@@ -259,6 +264,7 @@ class RecCheckpoint(Callback):
             returns None and changes nothing.
 
         Raises:
+            TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
                 the position in the data cannot be saved. The error is also raised if the model,
                 data or `states` do not match the checkpoint. The data do not match the checkpoint
@@ -334,6 +340,8 @@ class RecCheckpoint(Callback):
             ValueError: the position in the data cannot be saved or is not the restored position; or
                 the directory belongs to another run. The error is also raised if a callback of
                 MindSpore has a state that cannot be saved.
+            OSError: the first checkpoint of the run cannot be written.
+            RuntimeError: another process writes to the directory.
         """
         run = run_context.original_args()
         group = worker_group()
@@ -364,7 +372,10 @@ class RecCheckpoint(Callback):
         self._delta.restart(now)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Take a snapshot if one is due and the previous snapshot has been written.
+        """Take a snapshot if one is due.
+
+        If the interval is in seconds and the previous snapshot is still being written, the snapshot
+        is taken after a later step. If the interval is in steps, training waits for the write.
 
         Raises:
             RuntimeError: rows in memory or in a tier have changed without an update.

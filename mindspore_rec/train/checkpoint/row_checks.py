@@ -32,8 +32,8 @@ class RowChecks:
             of 16 floats in memory take about 20 ms per round. Default: 0, never.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or the two
-            arguments must not be set together.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`
+            is above 0 although `keep_digests` is False.
 
     Example:
         >>> RowChecks(scrub_seconds=3600)

@@ -49,7 +49,8 @@ class Save:
         step: number of training steps before the checkpoint.
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
-        stall_seconds: seconds that training waited for the checkpoint.
+        stall_seconds: seconds that training waited while the changes were copied; for the first
+            checkpoint of a run, also while it was written.
         write_seconds: seconds of writing, mostly in the background.
         bytes: size of the checkpoint's files.
     """

@@ -37,8 +37,8 @@ def open_by_mindspore(
             the network. A network made here has its own tables, which its runner frees.
         inputs: inputs of the network. Default: the inputs from the network's `set_inputs` or from
             the checkpoint.
-        choose_mode: True to set MindSpore's graph mode, unless other code in the process has set
-            the mode.
+        choose_mode: True to set MindSpore's graph mode; False to keep the mode of the process.
+            Default: False.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the checkpoint has no builder.

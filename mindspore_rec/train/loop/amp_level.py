@@ -32,7 +32,8 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
             calls `set_compute_dtype` only on a processor that can multiply bfloat16.
 
     Raises:
-        ValueError: the level is unknown, or the network has no layer that the level would change.
+        ValueError: the level is unknown; or the level is 'O1', 'O2' or 'O3', and the network has no
+            layer of `mindspore_rec.nn` with matrix products.
 
     Example:
         >>> from mindspore_rec.nn import MLP

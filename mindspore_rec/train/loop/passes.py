@@ -30,7 +30,7 @@ logger = logging.getLogger("mindspore_rec")
 _SEED = "dataset_seed"
 _NO_SEED = 5489  # default of mindspore.dataset.config: each iterator then has a different order
 _COUNTS = ("epochs", "taken", "passes", "batches", "first", "digest")
-_ALIKE = ("whole", "rows")  # division in which every worker reads all batches
+_ALIKE = ("whole", "rows")  # divisions in which every worker reads all batches
 _OTHERS = "for other data, which begin at their start, say restore(model, data, new_data=True)"
 
 
@@ -158,7 +158,7 @@ class Passes:
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
         """Raise ValueError if `state` is from this training's data, which a new pass would repeat.
 
-        Args: as of `go_on`.
+        Args: as for `go_on`.
         """
         at = _place_of(state, path)
         if not at.batches or state["length"] != self._length:

@@ -40,8 +40,9 @@ class Placement:
 
     Args:
         operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
-            'FusedSparseLazyAdam'.
-        of: name of the table or parameter that the operator reads or updates.
+            'FusedSparseLazyAdam'; 'dense network' or 'dense update' for the dense part.
+        of: name of the table or cell whose rows the operator reads or updates. For the dense
+            network, the number of its parameters; for the dense update, the optimizer's class.
         place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
             (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if calls are not counted.

@@ -69,7 +69,7 @@ _LEARNING_RATE = 0.002  # of the default optimizer
 class RecModel(ModelEvaluation):
     """Model for training, evaluation and prediction of a recommendation network.
 
-    It is a `mindspore.train.Model` with these differences:
+    A `RecModel` is a `mindspore.train.Model` with these differences:
 
     * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
       of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
@@ -78,7 +78,7 @@ class RecModel(ModelEvaluation):
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
     * Tables learn in training and never change in evaluation or prediction. Before the first step
-      the model checks that the optimizer updates every table.
+      the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
       returns. A second Ctrl-C aborts.
@@ -95,19 +95,20 @@ class RecModel(ModelEvaluation):
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
         loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema, the default is the loss of the schema's labels. Labels
-            with two values have the log loss, labels that are numbers have the squared error. If
-            rows have weights, the loss of a row is multiplied by the row's weight.
+            network was made from a schema with labels, the default is the loss of these labels.
+            Labels with two values have the log loss. Labels that are numbers have half of the
+            squared error, in standard deviations of the label. If rows have weights, the loss of a
+            row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
-            `network.trainable_params()`. Default: None. If the network was made from a schema and
-            `loss_fn` is None too, the default is `LazyAdam` with the network's
+            `network.trainable_params()`. Default: None. If the network was made from a schema with
+            labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
             `default_learning_rate`, which is 0.002 for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
-            For a network that was made from a schema, the metrics may be a list of names. The names
-            are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc', and
-            'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and 'log_loss' of labels
-            with two values, 'rmse' of labels that are numbers. If the rows have weights, all
-            metrics chosen by name, except 'gauc', use the weights.
+            For a network that was made from a schema, the metrics may be a name or a list of names.
+            The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy',
+            'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
+            'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
+            have weights, all metrics chosen by name, except 'gauc', use the weights.
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
@@ -117,9 +118,9 @@ class RecModel(ModelEvaluation):
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
-            warning is given if the layers cannot be combined. If `fuse` is False, the network is
-            unchanged.
-            Default: False.
+            warning is given if the layers cannot be combined. A container, such as an
+            `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
+            network unchanged.
         **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
             whose scale equals the optimizer's `loss_scale`.
 
@@ -127,10 +128,10 @@ class RecModel(ModelEvaluation):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. A table needs the function if the table's cache prefetches
-            rows and the network computes the table's ids. Set it before training. Default: None,
-            which suffices if all ids are columns of the batch, or fields of columns. If
-            `prefetch_ids` is None, the first training step shows which columns contain each table's
-            ids.
+            rows and the network computes the table's ids. Set the attribute before training.
+            Default: None, which suffices if all ids are columns of the batch, or fields of columns.
+            If `prefetch_ids` is None, the first training step shows which columns contain each
+            table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -299,8 +300,10 @@ class RecModel(ModelEvaluation):
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; the data set
-                yields no batch, or a batch with NaN or infinity.
+            TypeError, ValueError: an argument is of the wrong type or out of range; the data yield
+                no batch, or can be read only once although there are several epochs; or a batch has
+                no rows, or contains NaN or infinity. The error is also raised if the labels of the
+                first batch are outside [0, 1] and the loss is a binary cross-entropy.
             RuntimeError: the optimizer does not update a table, or the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows updated in that step may contain
                 NaN too.
@@ -363,10 +366,11 @@ class RecModel(ModelEvaluation):
 
         The summary's `history` contains the results of the evaluations. Callbacks can read the
         results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
-        evaluation are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the
-        results include `eval_loss`, the mean loss of a batch. `EarlyStopping` and
-        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
-        Callbacks with methods `on_eval_*` are also called during the evaluations.
+        evaluation are the model's metrics. If the model has `eval_indexes`, or a `loss_fn` and no
+        `eval_network`, the results include `eval_loss`, the mean loss of a batch. `EarlyStopping`
+        and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
+        Callbacks with methods `on_eval_*`, except MindSpore's own callbacks, are also called during
+        the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -388,9 +392,9 @@ class RecModel(ModelEvaluation):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
                 `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
-                only once although there are several evaluations. The error is also raised if
-                `valid_dataset` is not None and the model has no metrics, or has a metric called
-                'eval_loss'.
+                only once although there are several evaluations, or if features would learn from
+                it. The error is also raised if `valid_dataset` is not None and the model has no
+                metrics, or has a metric called 'eval_loss'. The errors of `train` are raised too.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -502,15 +506,17 @@ class RecModel(ModelEvaluation):
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, the step of a batch runs only when the next
-        `CacheConfig.prefetch` batches have been read. Use a small `CacheConfig.prefetch` for a
-        stream with pauses.
+        With a cache that prefetches, the step of a batch runs when the next `CacheConfig.prefetch`
+        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` of one,
+        the step runs earlier while the stream has no further rows. For other data that come with
+        pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range.
+            TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
+                refused, as in `train`.
             RuntimeError: the optimizer does not update a table, or the stream fails.
             FloatingPointError: as for `train`.
         """
@@ -544,12 +550,14 @@ class RecModel(ModelEvaluation):
                 scales of the schema have learned nothing, they learn from a sample of the rows.
                 A `StreamSource` is accepted too, but scales do not learn from it, so call
                 `Schema.fit` before.
-            batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
-                rows.
+            batch_size: number of rows per batch. Batches and a `StreamSource` have a batch size
+                already, so `batch_size` must be None for them. Default: 256 to 4096, depending on
+                the number of rows.
 
         Raises:
             TypeError: `rows` has an unsupported type, or the network has no schema.
-            ValueError: rows do not fit the schema.
+            ValueError: rows do not fit the schema, or `batch_size` is out of range or not None
+                although `rows` has a batch size.
         """
         if self._rows is None:
             raise TypeError("the network must be made from a schema to make batches of rows")
@@ -701,6 +709,8 @@ class RecModel(ModelEvaluation):
             Metrics by name.
 
         Raises:
+            TypeError: `valid_dataset` is not an iterable of batches, or a callback is not a
+                Callback.
             ValueError: the model was made without metrics; the data contain no batch, or contain
                 NaN or infinity; a FeaturePipeline would learn from the batches.
         """
@@ -749,7 +759,7 @@ class RecModel(ModelEvaluation):
         row's history contains the earlier rows of the test, as in `eval`. No table changes.
 
         Args:
-            events: rows of raw columns, with the labels that decide which rows are events.
+            *events: tables of raw columns, with the labels that decide which rows are events.
 
         Returns:
             Function from rows to predictions.
@@ -806,6 +816,11 @@ class RecModel(ModelEvaluation):
             ValueError: the network was not made from a schema, or cannot be constructed from a
                 description.
         """
+        if self._rows is None:
+            raise ValueError(
+                "the network must be made from a schema to be described: Publication(builder=...) "
+                "names the function that makes another network"
+            )
         return Publication(builder=BUILDER, builder_arguments=builder_arguments(self._network))
 
     @property
@@ -824,7 +839,8 @@ class RecModel(ModelEvaluation):
             overwrite: whether to replace an existing checkpoint. Default: False.
 
         Raises:
-            ValueError: the network was not made from a schema; use `save_checkpoint`.
+            ValueError: the network was not made from a schema, or cannot be constructed from a
+                description; use `save_checkpoint`.
             FileExistsError, OSError: as for `save_checkpoint`.
         """
         if self._rows is None:

@@ -163,13 +163,18 @@ class SchemaTraining:
                 columns, such as a `KafkaSource`; or other data.
             argument: name of the data in messages.
             metrics: metrics of the model, by name.
-            is_train: True for training data. Training data are shuffled, and the scales learn from
-                the data if the scales have learned nothing.
-            batch_size: number of rows per batch. Default: 256 to 4096, depending on the number of
-                rows, for training; 8192 for evaluation.
+            is_train: True for training data. If the data are not batches or a stream already, they
+                are shuffled. If the scales have learned nothing, they learn from the data, but not
+                from a stream.
+            batch_size: number of rows per batch; must be None for data that are batches or a stream
+                already. Default: 256 to 4096, depending on the number of rows, for training; 8192
+                for evaluation.
 
         Raises:
-            ValueError: rows do not fit the schema, or the scales have learned nothing.
+            TypeError: the data are a path or one row of a data frame.
+            ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
+                thinned and the loss or a metric ignores their weights; or `batch_size` is out of
+                range or not None although the data have a batch size.
         """
         made = self._batches(data, argument, metrics, is_train, batch_size)
         if not self.schema.pipeline.kept:
@@ -187,6 +192,10 @@ class SchemaTraining:
     ) -> Any:
         rows: Rows
         source: ArrowBatches
+        if batch_size is not None and isinstance(data, (StreamSource, ArrowBatches)):
+            raise ValueError(
+                f"batch_size must be None for {type(data).__name__}, which has a batch size"
+            )
         if isinstance(data, StreamSource):
             self.schema.check_fitted()
             return SchemaBatches(stream_batches(data), self.schema, is_train=is_train)
@@ -195,7 +204,9 @@ class SchemaTraining:
         elif is_raw(data):
             rows = data if isinstance(data, Rows) else read(data, self.schema)
             self._check_schema(rows, argument)
-            size = batch_size or (default_batch_size(rows.count()) if is_train else _EVAL_BATCH)
+            size = batch_size
+            if size is None:
+                size = default_batch_size(rows.count()) if is_train else _EVAL_BATCH
             seed = ms.get_seed() or 0
             source = rows.batches(size, shuffle=is_train, seed=seed)
         else:

@@ -50,12 +50,13 @@ class TrainStep(nn.Cell):
 
     Args:
         network: cell that returns the loss.
-        optimizer: an optimizer that updates all tables of the network.
+        optimizer: an optimizer that updates all tables of the network, except frozen tables.
         loss_scale: factor of the loss in the backward pass, > 0. The factor must equal the
             optimizer's `loss_scale`. Default: 1.0.
         fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
-            combined. If `fuse` is False, the network is unchanged. Default: False.
+            combined. A container, such as an `nn.SequentialCell`, stays unchanged without a
+            warning. Default: False, which leaves the network unchanged.
 
     Inputs:
         The inputs of the network.

@@ -29,11 +29,11 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed, and a repeated call would fail again."""
+    """A call on the remote tier failed. Errors of this very class would occur again in a retry."""
 
 
 class RemoteUnavailableError(RemoteError):
-    """No server answered within `retry_seconds`."""
+    """No attempt of a call succeeded within `retry_seconds`; a later call may succeed."""
 
 
 class RemoteFullError(RemoteError):

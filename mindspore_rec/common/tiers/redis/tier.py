@@ -22,7 +22,9 @@ Guarantees.
   server restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
-* A second writer is refused, because the buckets contain the token of the first writer.
+* A second writer with `leftover="refuse"` is refused, because the buckets contain the token of the
+  first writer. A second writer with another value of `leftover` takes over the buckets. After that,
+  reads of the first writer raise `RowsLostError`.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. After a failed write, the rows that were not written are
@@ -94,8 +96,7 @@ class RedisTier:
             URL's value, or 30.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
-            found.
-            Default: 1.
+            found. Default: 1.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
