@@ -371,7 +371,7 @@ class FileLock:
         traceback: TracebackType | None,
     ) -> None: ...
 
-def make_directories(path: str | os.PathLike[str]) -> None:
+def make_directories(path: str | bytes | os.PathLike[str]) -> None:
     """Makes a directory and its parents; when it returns, they survive power loss."""
 
 class SsdStore:

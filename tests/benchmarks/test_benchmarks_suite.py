@@ -142,7 +142,7 @@ def test_the_longest_stored_run_fits_the_time_limit(run_all, monkeypatch, tmp_pa
 
 def test_the_memory_of_a_server_is_in_megabytes(run_all):
     import serving_load
-    import shared_rows
+    import shared_rows  # type: ignore[import-not-found]
 
     server = SimpleNamespace(pid=os.getpid())
     kilobytes = sum(shared_rows.share(pid) for pid in serving_load.processes_of(server))
@@ -151,7 +151,7 @@ def test_the_memory_of_a_server_is_in_megabytes(run_all):
 
 
 def test_the_cpu_time_of_a_reader_includes_its_processes(run_all):
-    import read_parquet
+    import read_parquet  # type: ignore[import-not-found]
 
     def in_a_process():
         subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
@@ -162,7 +162,7 @@ def test_the_cpu_time_of_a_reader_includes_its_processes(run_all):
 
 
 def test_peers_of_other_benchmarks_train_no_network(run_all):
-    import wide_deep_step
+    import wide_deep_step  # type: ignore[import-not-found]
 
     assert wide_deep_step.peers_of("mindspore,torch,tfra") == ["mindspore", "torch", "tfra"]
     with pytest.raises(ValueError, match="peers must be of mindspore, torch, tfra, got 'fbgemm'"):

@@ -276,7 +276,7 @@ def test_a_dataset_with_a_batch_that_does_not_fit_says_so():
 
 def test_the_columns_of_a_dataset_are_not_chosen():
     with pytest.raises(ValueError, match="columns must be left out with a Dataset"):
-        FeaturePipeline(FeatureSpec("user")).apply(pipeline(), ["user"])
+        FeaturePipeline([FeatureSpec("user")]).apply(pipeline(), ["user"])
 
 
 def test_times_have_the_batch_size():
