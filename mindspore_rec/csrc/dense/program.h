@@ -135,7 +135,7 @@ class DenseProgram {
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Adds an input tensor [B, view.width], which is copied into columns of a value.
+  // Adds an input tensor [B, view.width], whose columns are columns of a value.
   void AddInput(const View& view);
   // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
