@@ -120,7 +120,7 @@ def our_run(net: str, data: Data) -> Callable[[int], float]:
     batches = [data.batch(k) for k in range(len(data.offsets))]
     if net == "din":  # a target for each history
         batches = [(*each[:4], Tensor(data.target[: data.lists])) for each in batches]
-    step = Step(Loss(net, data.dim, data.longest)).set_train()
+    step = Step(Loss(net, data.dim, data.longest).set_train()).set_train()
     if not data.is_static:
         rows = None if net != "din" else data.lists
         shapes: list[Any] = [[None, data.dim], [data.lists + 1], [None]]

@@ -49,6 +49,9 @@ class Layer {
   // output.
   virtual bool can_round_output() const { return false; }
 
+  // True if the backward pass neither reads the output of the layer nor changes its gradient.
+  virtual bool passes_output() const { return false; }
+
   // Requests memory from the program. Called once, when the layer is added.
   virtual void Attach(DenseProgram*) {}
 

@@ -2,6 +2,7 @@
 #include "dense/linear.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "dense/rows.h"
@@ -39,6 +40,44 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
   if (product->packed_bytes() > bound) throw std::logic_error("a packed weight is too large");
   return product;
 }
+
+// A factor for all slices of a batch. The rows of a last slice with padding rows may be elsewhere
+// than the rows of the other slices.
+class BatchFactor {
+ public:
+  template <typename FactorOf>
+  BatchFactor(const BatchRun& run, int64_t width, const FactorOf& factor_of)
+      : width_(width),
+        before_last_((run.slices - 1) * run.slice_rows),
+        whole_(factor_of(SliceRun(run, 0, nullptr))),
+        last_(factor_of(SliceRun(run, run.slices - 1, nullptr))) {}
+
+  int64_t ld() const { return whole_.ld; }
+
+  // Returns the rows [first, first + count). If they are not one matrix, copies them to `memory`.
+  Factor Rows(int64_t first, int64_t count, size_t element, AlignedMemory* memory) const {
+    const size_t row_bytes = element * static_cast<size_t>(ld());
+    const auto at = [&](const Factor& factor, int64_t row) {
+      return static_cast<const char*>(factor.data) + row_bytes * static_cast<size_t>(row);
+    };
+    if (first + count <= before_last_ || last_.data == at(whole_, before_last_)) {
+      return {at(whole_, first), ld()};
+    }
+    if (first >= before_last_) return {at(last_, first - before_last_), ld()};
+    auto* joined = static_cast<char*>(memory->AtLeast(row_bytes * static_cast<size_t>(count)));
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t row = first + r;
+      std::memcpy(joined + row_bytes * static_cast<size_t>(r),
+                  row < before_last_ ? at(whole_, row) : at(last_, row - before_last_),
+                  element * static_cast<size_t>(width_));
+    }
+    return {joined, ld()};
+  }
+
+ private:
+  const int64_t width_, before_last_;
+  const Factor whole_, last_;
+};
 
 }  // namespace
 
@@ -185,11 +224,19 @@ bool Linear::can_round_output() const {
   return DropsInPlace(activation_);
 }
 
+bool Linear::passes_output() const {
+  return activation_ == Activation::kNone && !masks_.any() && precision_ == Precision::kFloat32;
+}
+
 void Linear::ActivationGradient(const SliceRun& slice) const {
   const Elementwise& loops = slice.loops();
   const int64_t width = output().width;
   const Block gradient = slice.gradient(output());
   float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
+  if (passes_output() && slice.run().device == nullptr) {
+    if (sums != nullptr) loops.column_sums(slice.rows(), width, gradient, sums);
+    return;
+  }
   if (!slice.only_rounded(output())) {
     loops.activation_gradient(activation_, slice.rows(), width, slice.value(output()), gradient,
                               sums);
@@ -259,32 +306,33 @@ void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) co
     if (!adds) ZeroRows(target, 0, tile.rows, tile.columns);
     return;
   }
-  const SliceRun whole(run, 0, nullptr);
-  const Factor x = whole.factor(input());
-  const Factor dy = whole.gradient_factor(output());
-  const Factor& rows = weight_.input_major ? x : dy;
-  const Factor& columns = weight_.input_major ? dy : x;
-  const size_t element = SizeOf(type_);
-  const auto at = [&](const Factor& factor, int64_t row, int64_t column) {
-    return static_cast<const char*>(factor.data) +
-           element * static_cast<size_t>(row * factor.ld + column);
+  const BatchFactor x(run, input().width,
+                      [&](const SliceRun& slice) { return slice.factor(input()); });
+  const BatchFactor dy(run, output().width,
+                       [&](const SliceRun& slice) { return slice.gradient_factor(output()); });
+  const BatchFactor& rows = weight_.input_major ? x : dy;
+  const BatchFactor& columns = weight_.input_major ? dy : x;
+  const auto at = [&](const Factor& factor, int64_t column) {
+    return static_cast<const char*>(factor.data) + SizeOf(type_) * static_cast<size_t>(column);
   };
   ProductShape shape;
   shape.m = tile.rows;
   shape.n = tile.columns;
-  shape.lda = rows.ld;
-  shape.ldb = columns.ld;
+  shape.lda = rows.ld();
+  shape.ldb = columns.ld();
   shape.ldc = LeadingDimension(tile.columns);
   shape.transposed_a = true;
   shape.type = type_;
-  thread_local AlignedMemory memory;
+  thread_local AlignedMemory memory, joined_rows, joined_columns;
   auto* sum = static_cast<float*>(
       memory.AtLeast(sizeof(float) * static_cast<size_t>(tile.rows * shape.ldc)));
   const int64_t depth = TileFor(type_, run.batch).depth;
   for (int64_t first = 0; first < run.padded(); first += depth) {
     shape.k = std::min(depth, run.padded() - first);
     shape.accumulates = first > 0;
-    OneDnn::Find(shape)->Run(at(rows, first, tile.row), at(columns, first, tile.column), sum);
+    const Factor left = rows.Rows(first, shape.k, SizeOf(type_), &joined_rows);
+    const Factor right = columns.Rows(first, shape.k, SizeOf(type_), &joined_columns);
+    OneDnn::Find(shape)->Run(at(left, tile.row), at(right, tile.column), sum);
   }
   const Block from{sum, shape.ldc};
   if (adds) {

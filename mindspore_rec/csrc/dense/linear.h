@@ -31,6 +31,7 @@ class Linear : public Layer {
   bool always_adds() const override { return false; }
   bool reads_factors_only() const override { return true; }
   bool can_round_output() const override;
+  bool passes_output() const override;
   void Attach(DenseProgram* program) override;
   void Prepare(const BatchRun& run) const override;
   int64_t PackTasks(const BatchRun& run) const override;

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -21,6 +23,8 @@ namespace {
 using namespace onednn;  // NOLINT: names of one small header
 
 constexpr size_t kMostProducts = 4096;
+constexpr size_t kMostOperands = 4;         // of a primitive, with its scratchpad
+constexpr size_t kMostBoundByThread = 256;  // primitives
 
 Functions dnn;
 Engine* engine = nullptr;
@@ -74,6 +78,16 @@ void* ThreadScratchpad(size_t bytes) {
   return bytes == 0 ? nullptr : memory.AtLeast(bytes);
 }
 
+// Returns the memory objects of the operands of primitive `id`. Each thread keeps its own objects
+// between runs, because a small product takes little longer than the creation of the objects.
+std::array<OwnedMemory, kMostOperands>& ThreadOperands(uint64_t id) {
+  thread_local std::unordered_map<uint64_t, std::array<OwnedMemory, kMostOperands>> bound;
+  const auto found = bound.find(id);
+  if (found != bound.end()) return found->second;
+  if (bound.size() >= kMostBoundByThread) bound.clear();
+  return bound[id];
+}
+
 void Matrix(OwnedDesc* desc, int64_t rows, int64_t columns, int64_t ld, bool transposed, int type) {
   const Dims dims = {rows, columns};
   const Dims strides = {transposed ? 1 : ld, transposed ? ld : 1};
@@ -87,6 +101,8 @@ class Runnable {
  public:
   void Create(const OwnedPrimitiveDesc& desc) {
     Check(dnn.primitive_create(primitive_.out(), desc.get()), "dnnl_primitive_create");
+    static std::atomic<uint64_t> created{0};
+    id_ = ++created;
     const MemoryDesc* scratchpad = dnn.primitive_desc_query_md(desc.get(), kQueryScratchpad, 0);
     if (scratchpad == nullptr) return;
     scratchpad_bytes_ = dnn.memory_desc_get_size(scratchpad);
@@ -102,18 +118,20 @@ class Runnable {
 
   template <size_t N>
   void Run(const Operand (&operands)[N]) const {
-    OwnedMemory memory[N + 1];
+    static_assert(N < kMostOperands);
+    std::array<OwnedMemory, kMostOperands>& memory = ThreadOperands(id_);
     ExecArg args[N + 1];
     int count = 0;
+    const auto bind = [&](int arg, const OwnedDesc& desc, void* data) {
+      OwnedMemory& bound = memory[static_cast<size_t>(count)];
+      Bind(desc.get(), data, &bound);
+      args[count++] = {arg, bound.get()};
+    };
     for (const Operand& operand : operands) {
-      Bind(operand.desc->get(), const_cast<void*>(operand.data), &memory[count]);
-      args[count] = {operand.arg, memory[count].get()};
-      ++count;
+      bind(operand.arg, *operand.desc, const_cast<void*>(operand.data));
     }
     if (scratchpad_bytes_ != 0) {
-      Bind(scratchpad_.get(), ThreadScratchpad(scratchpad_bytes_), &memory[count]);
-      args[count] = {kArgScratchpad, memory[count].get()};
-      ++count;
+      bind(kArgScratchpad, scratchpad_, ThreadScratchpad(scratchpad_bytes_));
     }
     Check(dnn.primitive_execute(primitive_.get(), ThreadStream(), count, args),
           "dnnl_primitive_execute");
@@ -121,12 +139,17 @@ class Runnable {
 
  private:
   static void Bind(const MemoryDesc* desc, void* data, OwnedMemory* memory) {
-    Check(dnn.memory_create(memory->out(), desc, engine, data), "dnnl_memory_create");
+    if (memory->get() == nullptr) {
+      Check(dnn.memory_create(memory->out(), desc, engine, data), "dnnl_memory_create");
+    } else {
+      Check(dnn.memory_set_data_handle(memory->get(), data), "dnnl_memory_set_data_handle");
+    }
   }
 
   OwnedPrimitive primitive_;
   OwnedDesc scratchpad_;
   size_t scratchpad_bytes_ = 0;
+  uint64_t id_ = 0;
 };
 
 class OneDnnProduct : public Product {

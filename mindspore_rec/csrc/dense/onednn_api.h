@@ -74,6 +74,7 @@ struct Version {
   F(Status, memory_desc_destroy, (MemoryDesc*))                                                  \
   F(size_t, memory_desc_get_size, (const MemoryDesc*))                                           \
   F(Status, memory_create, (Memory**, const MemoryDesc*, Engine*, void* handle))                 \
+  F(Status, memory_set_data_handle, (Memory*, void* handle))                                     \
   F(Status, memory_destroy, (Memory*))                                                           \
   F(Status, primitive_attr_create, (PrimitiveAttr**))                                            \
   F(Status, primitive_attr_destroy, (PrimitiveAttr*))                                            \

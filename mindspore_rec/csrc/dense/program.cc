@@ -156,6 +156,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   SizeParameters();
   PlaceValues();
   PlanGradients();
+  PlaceGiven();
   PlanRounds();
   if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
@@ -265,6 +266,44 @@ void DenseProgram::PlaceValues() {
     if (value.gradient_is_factor) {
       value.rounded_gradient = place(Area::kGradients, rounded_ld, rounded_size, &gradient_width_);
     }
+  }
+}
+
+// Finds the values and the gradients that need no copy, because their matrix is laid out like the
+// caller's matrix.
+void DenseProgram::PlaceGiven() {
+  if (precision_ != Precision::kFloat32 || device_ != nullptr) return;
+  std::vector<int> uses(values_.size(), 0);  // by layers, inputs and outputs
+  std::vector<bool> passed(values_.size(), false);
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) {
+      for (const Layer::Input& input : layer->inputs()) ++uses[input.view.value];
+      for (const View& output : layer->outputs()) {
+        const Value& value = values_[output.value];
+        passed[output.value] = output.width == value.width && layer->passes_output();
+      }
+    }
+  }
+  for (const View& output : outputs_) ++uses[output.value];
+  const auto is_whole = [&](const View& view) {
+    const Value& value = values_[view.value];
+    return view.width == value.width && value.value.ld == view.width;
+  };
+  const int inputs = static_cast<int>(inputs_.size());
+  const int outputs = static_cast<int>(outputs_.size());
+  for (int i = 0; i < inputs; ++i) {
+    if (!is_whole(inputs_[i])) continue;
+    Value& value = values_[inputs_[i].value];
+    value.value.given = i;
+    value.gradient.given = inputs + 2 * outputs + i;
+  }
+  for (int i = 0; i < outputs; ++i) {
+    if (!is_whole(outputs_[i]) || !passed[outputs_[i].value] || uses[outputs_[i].value] != 1) {
+      continue;
+    }
+    Value& value = values_[outputs_[i].value];
+    value.value.given = inputs + i;
+    value.gradient.given = inputs + outputs + i;
   }
 }
 

@@ -94,6 +94,13 @@ struct BatchRun {
   // per input. For a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
+  // True if the backward pass gets the inputs of the forward pass, too, in `inputs`. The program
+  // then does not copy the inputs.
+  bool has_inputs = false;
+  std::vector<const float*> inputs;
+  // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
+  // outputs, gradients of inputs. An entry is null if the call does not have the matrix.
+  std::vector<float*> given;
 
   int64_t padded() const { return slices * slice_rows; }
 };
@@ -128,7 +135,7 @@ class DenseProgram {
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Adds an input tensor [B, view.width], which is copied into columns of a value.
+  // Adds an input tensor [B, view.width], whose columns are columns of a value.
   void AddInput(const View& view);
   // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
@@ -202,6 +209,9 @@ class DenseProgram {
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
+    // Index in BatchRun::given, or -1. If the caller has given the matrix, the rows of a slice
+    // without padding rows are in this matrix, and not in the area.
+    int given = -1;
   };
 
   struct Value {
@@ -224,6 +234,7 @@ class DenseProgram {
   void AddExtras(const Layer& layer);
   void SizeParameters();
   void PlaceValues();
+  void PlaceGiven();
   void PlanGradients();
   void PlanRounds();
   void Cut(BatchRun* run) const;
@@ -236,6 +247,10 @@ class DenseProgram {
                      const std::vector<float*>& input_gradients) const;
   void ParameterGradients(const BatchRun& run) const;
   void* At(const BatchRun& run, int64_t slice, float* scratch, const Place& place) const;
+  void SetGiven(BatchRun* run, const std::vector<const float*>& inputs,
+                const std::vector<float*>& outputs,
+                const std::vector<const float*>& output_gradients,
+                const std::vector<float*>& input_gradients) const;
 
   const Precision precision_;
   const std::shared_ptr<DenseDevice> device_;

@@ -63,6 +63,11 @@ void ClearBehind(const SliceRun& slice, int64_t width, const Block& block) {
   slice.loops().clear(slice.rows() - real, width, {block.row(real), block.ld});
 }
 
+// Copies rows, unless they are at their place already.
+void CopyTo(const SliceRun& slice, int64_t width, const Block& from, const Block& to) {
+  if (from.data != to.data) slice.loops().copy(slice.real_rows(), width, from, to);
+}
+
 // Scratch memory of the calling thread, kept between calls.
 float* ThreadScratch(int64_t floats) {
   thread_local AlignedMemory memory;
@@ -70,6 +75,23 @@ float* ThreadScratch(int64_t floats) {
 }
 
 }  // namespace
+
+void DenseProgram::SetGiven(BatchRun* run, const std::vector<const float*>& inputs,
+                            const std::vector<float*>& outputs,
+                            const std::vector<const float*>& output_gradients,
+                            const std::vector<float*>& input_gradients) const {
+  run->given.clear();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    run->given.push_back(const_cast<float*>(ElementOrNull(inputs, i)));
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) run->given.push_back(ElementOrNull(outputs, i));
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    run->given.push_back(const_cast<float*>(ElementOrNull(output_gradients, i)));
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    run->given.push_back(ElementOrNull(input_gradients, i));
+  }
+}
 
 void DenseProgram::Pack(const BatchRun& run) const {
   std::vector<std::pair<const Layer*, int64_t>> packs;
@@ -98,6 +120,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
     return;
   }
   Pack(*run);
+  const bool keeps_inputs = run->training && !run->has_inputs;
+  SetGiven(run, keeps_inputs ? std::vector<const float*>() : inputs, outputs, {}, {});
   ThreadPool& pool = ThreadPool::Global();
   // If a program has one stage, values stay in the thread's cache. If there are several stages, the
   // values of all slices must be kept for the next stage.
@@ -134,8 +158,7 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
       if (const uint16_t* halves = ElementOrNull(run.bfloat16_inputs, i); halves != nullptr) {
         slice.loops().widen_bfloat16(rows, width, halves + first * width, width, block);
       } else {
-        const Block input{const_cast<float*>(inputs[i]) + first * width, width};
-        slice.loops().copy(rows, width, input, block);
+        CopyTo(slice, width, {const_cast<float*>(inputs[i]) + first * width, width}, block);
       }
       ClearBehind(slice, width, block);
     }
@@ -144,7 +167,7 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
   if (stage + 1 < stages_.size()) return;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const int64_t width = outputs_[i].width;
-    slice.loops().copy(rows, width, slice.value(outputs_[i]), {outputs[i] + first * width, width});
+    CopyTo(slice, width, slice.value(outputs_[i]), {outputs[i] + first * width, width});
   }
 }
 
@@ -160,6 +183,8 @@ void DenseProgram::Backward(BatchRun* run, const std::vector<const float*>& outp
     on_device_->Backward(*run, output_gradients, input_gradients);
     return;
   }
+  SetGiven(run, run->has_inputs ? run->inputs : std::vector<const float*>(), {}, output_gradients,
+           input_gradients);
   std::vector<float> partial_sums(static_cast<size_t>(run->slices * partial_width_), 0.0f);
   run->partial_sums = partial_sums.data();
   for (size_t stage = stages_.size(); stage-- > 0;) {
@@ -194,7 +219,7 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
     if (values_[view.value].zero_gradient) {
       slice.loops().add(rows, view.width, given, block);
     } else {
-      slice.loops().copy(rows, view.width, given, block);
+      CopyTo(slice, view.width, given, block);
       ClearBehind(slice, view.width, block);
     }
   }
@@ -206,7 +231,7 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
     if (uint16_t* halves = ElementOrNull(run.bfloat16_input_gradients, i); halves != nullptr) {
       slice.loops().round_bfloat16(rows, width, gradient, halves + first * width, width);
     } else {
-      slice.loops().copy(rows, width, gradient, {input_gradients[i] + first * width, width});
+      CopyTo(slice, width, gradient, {input_gradients[i] + first * width, width});
     }
   }
 }

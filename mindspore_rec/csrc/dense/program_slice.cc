@@ -11,6 +11,12 @@ namespace msrec {
 
 void* DenseProgram::At(const BatchRun& run, int64_t slice, float* scratch,
                        const Place& place) const {
+  const size_t row_bytes = static_cast<size_t>(place.ld) * place.element;
+  const size_t first_byte = static_cast<size_t>(slice * run.slice_rows) * row_bytes;
+  if (float* given = ElementOrNull(run.given, static_cast<size_t>(place.given));
+      given != nullptr && (slice + 1) * run.slice_rows <= run.batch) {
+    return reinterpret_cast<char*>(given) + first_byte;
+  }
   float* base = nullptr;
   switch (place.area) {
     case Area::kNone:
@@ -26,9 +32,7 @@ void* DenseProgram::At(const BatchRun& run, int64_t slice, float* scratch,
     case Area::kGradients:
       base = run.gradients;
   }
-  const size_t row_bytes = static_cast<size_t>(place.ld) * place.element;
-  return reinterpret_cast<char*>(base + place.column * run.padded()) +
-         static_cast<size_t>(slice * run.slice_rows) * row_bytes;
+  return reinterpret_cast<char*>(base + place.column * run.padded()) + first_byte;
 }
 
 int64_t SliceRun::real_rows() const {

@@ -126,6 +126,7 @@ void Forward(const Args& args, bool training) {
   RequireOthers(args, *program, first + outputs + (training ? 2 : 1));
   BatchRun run;
   run.training = training;
+  run.has_inputs = true;
   const auto inputs = ReadInputs(args, *program, first, &run);
   int at = first + program->inputs() + program->parameters() + program->extras();
   std::vector<float*> results;
@@ -190,7 +191,8 @@ MSREC_OP(MsrDenseBackward) {
   const int arguments = program->inputs() + program->parameters();
   msrec::RequireOthers(args, *program, 2 + 2 + program->outputs() + arguments + 1);
   BatchRun run;
-  msrec::ReadInputs(args, *program, 2, &run);
+  run.has_inputs = true;
+  run.inputs = msrec::ReadInputs(args, *program, 2, &run);
   int at = 2 + arguments + program->extras();
   run.saved = msrec::Area(args, at++, "saved", run.batch, program->saved_width());
   run.packed = msrec::Packed(args, at++, *program);

@@ -109,11 +109,11 @@ int64_t RowsOfLists(const Args& args, int i, int j, const Lists& lists, const ch
   return width;
 }
 
-// form [1 if the moments are of the batch], epsilon, x, alpha
+// form [1 if the moments are of the batch], numbers [epsilon, ...], x, alpha
 DiceForm DiceOf(const Args& args) {
   DiceForm form;
   form.of_batch = args.Number<int64_t>(0, "the form") != 0;
-  form.epsilon = args.Number<float>(1, "epsilon");
+  form.epsilon = *args.DataAtLeast<float>(1, "epsilon", 1);
   form.width = static_cast<int64_t>(args.Size(3));
   Floats(args, 2, "x", form.width);
   form.rows = args.shapes[2][0];
@@ -401,14 +401,15 @@ MSREC_OP(MsrPoolValuesGradient) {
                             &ThreadPool::Global());
 }
 
-// (form [1 for the batch's moments], epsilon, x, alpha, mean, variance)
-//   -> output, mean and variance that were used
+// (form [1 for the batch's moments], numbers [epsilon, weights of the old and of the new moments],
+//  x, alpha, moving mean, moving variance)
+//   -> output, mean and variance that were used, moving mean and variance after the step
 MSREC_EXPORT std::vector<Shape> MsrDiceInferShape(int* ndims, int64_t** shapes, void*) {
   const Shape width = msrec::ShapeOf(ndims, shapes, 3);
-  return {msrec::ShapeOf(ndims, shapes, 2), width, width};
+  return {msrec::ShapeOf(ndims, shapes, 2), width, width, width, width};
 }
 MSREC_OP(MsrDice) {
-  args.RequireCount(9);
+  args.RequireCount(11);
   msrec::DiceForm form = msrec::DiceOf(args);
   const size_t width = args.Size(3);
   const float* x = args.Data<float>(2, "x", args.Size(2));
@@ -417,18 +418,25 @@ MSREC_OP(MsrDice) {
   float* output = args.Data<float>(6, "the output", args.Size(2));
   float* mean = args.Data<float>(7, "the mean", width);
   float* variance = args.Data<float>(8, "the variance", width);
+  float* moved_mean = args.Data<float>(9, "the moving mean", width);
+  float* moved_variance = args.Data<float>(10, "the moving variance", width);
+  const float* numbers = args.Data<float>(1, "the numbers", 3);
   const msrec::DefaultFloatMode float_mode;
-  std::copy_n(given_mean, width, mean);
-  std::copy_n(given_variance, width, variance);
+  for (float* each : {mean, moved_mean}) std::copy_n(given_mean, width, each);
+  for (float* each : {variance, moved_variance}) std::copy_n(given_variance, width, each);
   if (form.of_batch && form.rows > 0) {
     msrec::Moments(form.rows, form.width, x, mean, variance, &ThreadPool::Global());
+    for (size_t c = 0; c < width; ++c) {
+      moved_mean[c] = numbers[1] * given_mean[c] + numbers[2] * mean[c];
+      moved_variance[c] = numbers[1] * given_variance[c] + numbers[2] * variance[c];
+    }
   }
   form.mean = mean;
   form.variance = variance;
   msrec::Dice(form, x, output, &ThreadPool::Global());
 }
 
-// (form, epsilon, x, alpha, mean, variance, gradient of the output) -> gradients of x, alpha
+// (form, numbers, x, alpha, mean, variance, gradient of the output) -> gradients of x, alpha
 MSREC_EXPORT std::vector<Shape> MsrDiceGradientInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::ShapeOf(ndims, shapes, 2), msrec::ShapeOf(ndims, shapes, 3)};
 }

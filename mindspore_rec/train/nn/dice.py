@@ -19,24 +19,25 @@ __all__ = ["Dice", "PReLU"]
 class _DiceOperator(HistoryOperator):
     """The operator of `Dice`; it uses the moments of the batch or moments that are passed."""
 
-    def __init__(self, of_batch: bool, epsilon: float) -> None:
+    def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
         super().__init__()
         self.form = Tensor(np.array([of_batch], np.int64))
-        self.epsilon = Tensor(np.array([epsilon], np.float32))
-        self.forward = native_operator("MsrDice", 3)
+        kept = np.float32(momentum)
+        self.numbers = Tensor(np.array([epsilon, kept, np.float32(1) - kept], np.float32))
+        self.forward = native_operator("MsrDice", 5)
         self.backward = native_operator("MsrDiceGradient", 2, refusal_of(7))
 
     def construct(
         self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the activations, and the mean and the variance that were used."""
-        return self.forward(self.form, self.epsilon, x, alpha, mean, variance)
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Return the activations, the moments that were used, and the new moving moments."""
+        return self.forward(self.form, self.numbers, x, alpha, mean, variance)
 
     def bprop(
         self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor, out: Any, dout: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the gradients of the inputs."""
-        gradients = self.backward(self.form, self.epsilon, x, alpha, out[1], out[2], dout[0])
+        gradients = self.backward(self.form, self.numbers, x, alpha, out[1], out[2], dout[0])
         return gradients[0], gradients[1], ops.zeros_like(mean), ops.zeros_like(variance)
 
 
@@ -102,19 +103,16 @@ class Dice(nn.Cell):
         self.moving_mean = Parameter(Tensor(zeros), name="moving_mean", requires_grad=False)
         ones = np.ones(width, np.float32)
         self.moving_variance = Parameter(Tensor(ones), name="moving_variance", requires_grad=False)
-        self.momentum = float(momentum)
-        self.of_batch = _DiceOperator(True, epsilon)
-        self.of_moving = _DiceOperator(False, epsilon)
+        self.of_batch = _DiceOperator(True, epsilon, momentum)
+        self.of_moving = _DiceOperator(False, epsilon, momentum)
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
         if not self.training:
             return self.of_moving(x, self.alpha, self.moving_mean, self.moving_variance)[0]
         used = self.of_batch(x, self.alpha, self.moving_mean, self.moving_variance)
-        mean, variance = ops.stop_gradient(used[1]), ops.stop_gradient(used[2])
-        kept = self.momentum
-        ops.assign(self.moving_mean, kept * self.moving_mean + (1 - kept) * mean)
-        ops.assign(self.moving_variance, kept * self.moving_variance + (1 - kept) * variance)
+        ops.assign(self.moving_mean, ops.stop_gradient(used[3]))
+        ops.assign(self.moving_variance, ops.stop_gradient(used[4]))
         return used[0]
 
 

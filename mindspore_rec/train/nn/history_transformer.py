@@ -12,6 +12,7 @@ from mindspore_rec.train.nn.history.operators import (
     NO_TIMES,
     AddPlaces,
     Attention,
+    Residual,
     RowNorm,
     check_history,
 )
@@ -129,6 +130,7 @@ class HistoryTransformer(nn.Cell):
         if self.drops:
             self.drop = SeededDropout(dim, dropout)
             self.hidden_drop = SeededDropout(dim, dropout)
+        self.add = Residual()
         self.no_times = NO_TIMES
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor | None = None) -> Tensor:
@@ -144,11 +146,11 @@ class HistoryTransformer(nn.Cell):
         attended = self.projection(self.attention(self.qkv(self.norm(x)), offsets))
         if self.drops:
             attended = self.drop(attended)
-        x = x + attended
+        x = self.add(x, attended)
         hidden = self.mlp(self.hidden_norm(x))
         if self.drops:
             hidden = self.hidden_drop(hidden)
-        return x + hidden
+        return self.add(x, hidden)
 
 
 def check_heads(heads: int, dim: int) -> int:

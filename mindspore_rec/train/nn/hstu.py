@@ -12,6 +12,7 @@ from mindspore_rec.train.nn.history.operators import (
     NO_BIAS,
     NO_TIMES,
     GatedAttention,
+    Residual,
     RowNorm,
     check_history,
 )
@@ -108,6 +109,7 @@ class HSTU(nn.Cell):
             self.by_time = _biases(time_buckets, "by_time")
         self.attention_norm = RowNorm(embedding_dim)
         self.output = MLP(embedding_dim, (), out_features=embedding_dim)
+        self.add = Residual()
         self.drops = dropout > 0
         if self.drops:
             self.drop = SeededDropout(embedding_dim, dropout)
@@ -131,7 +133,7 @@ class HSTU(nn.Cell):
         )[0]
         if self.drops:
             gated = self.drop(gated)
-        return values + self.output(gated)
+        return self.add(values, self.output(gated))
 
 
 def _biases(count: int, name: str) -> Parameter:

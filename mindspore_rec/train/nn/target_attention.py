@@ -13,7 +13,7 @@ from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.train.nn.dice import Dice, PReLU
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import Columns, Program
-from mindspore_rec.train.nn.history.operators import check_history
+from mindspore_rec.train.nn.history.operators import HistoryOperator, check_history
 from mindspore_rec.train.nn.history.pooling import AddRows, PairValues, PoolValues
 from mindspore_rec.train.nn.mlp import MLP, check_hidden
 
@@ -105,6 +105,7 @@ class TargetAttention(nn.Cell):
         first = initializer(XavierUniform(), (hidden[0], 4 * embedding_dim)).init_data()
         self.weight = Parameter(first, name="weight")
         self.bias = Parameter(initializer(Zero(), (hidden[0],)).init_data(), name="bias")
+        self.split = _Weights(embedding_dim)
         self.pair = PairValues()
         self.of_pairs = _Product(2 * embedding_dim, hidden[0])
         self.of_candidates = _Product(embedding_dim, hidden[0])
@@ -121,15 +122,47 @@ class TargetAttention(nn.Cell):
         check_history(values, offsets, self.dim)
         if candidate.ndim != 2 or candidate.shape[1] != self.dim:
             raise ValueError(f"candidate must be [B, {self.dim}], got {candidate.shape}")
-        dim, weight = self.dim, self.weight
-        # W [c, v, c - v, c * v] = (W_c + W_d) c + [W_v - W_d, W_p] [v, c * v]
-        of_candidate, of_value = weight[:, :dim], weight[:, dim : 2 * dim]
-        of_difference, of_product = weight[:, 2 * dim : 3 * dim], weight[:, 3 * dim :]
-        joined = ops.concat((of_value - of_difference, of_product), 1)
-        x = self.of_pairs(self.pair(candidate, values, offsets), joined)
-        by_list = self.of_candidates(candidate, of_candidate + of_difference) + self.bias
+        of_pair, of_candidate = self.split(self.weight)
+        x = self.of_pairs(self.pair(candidate, values, offsets), of_pair)
+        by_list = self.of_candidates(candidate, of_candidate) + self.bias
         x = self.activation(self.add_candidates(x, by_list, offsets))
         return self.pool(self.layers(x), values, offsets, candidate)[0]
+
+
+class _Weights(HistoryOperator):
+    r"""Splits the weights of the first layer into weights of the pairs and of the candidates.
+
+    .. math::
+        W [c, v, c - v, c \odot v] = (W_c + W_d)\, c + [W_v - W_d, W_p]\, [v, c \odot v]
+
+    The cell defines its gradient, which takes half as many operators as MindSpore's gradient.
+
+    Args:
+        dim: width of a value.
+
+    Inputs:
+        - **weight** (Tensor): float32 `[units, 4 * dim]`.
+
+    Outputs:
+        Tuple of float32 Tensors `[units, 2 * dim]` and `[units, dim]`.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def construct(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights of the pairs and of the candidates."""
+        dim = self.dim
+        of_candidate, of_value = weight[:, :dim], weight[:, dim : 2 * dim]
+        of_difference, of_product = weight[:, 2 * dim : 3 * dim], weight[:, 3 * dim :]
+        pairs = ops.concat((of_value - of_difference, of_product), 1)
+        return pairs, of_candidate + of_difference
+
+    def bprop(self, weight: Tensor, out: Any, dout: Any) -> tuple[Tensor]:
+        """Return the gradient of the weights."""
+        of_value, of_product = dout[0][:, : self.dim], dout[0][:, self.dim :]
+        return (ops.concat((dout[1], of_value, dout[1] - of_value, of_product), 1),)
 
 
 class _Product(FusedLayer):

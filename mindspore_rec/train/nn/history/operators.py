@@ -23,6 +23,7 @@ __all__ = [
     "HistoryOperator",
     "NO_BIAS",
     "NO_TIMES",
+    "Residual",
     "RowNorm",
     "check_history",
 ]
@@ -189,6 +190,29 @@ class AddPlaces(HistoryOperator):
         """Return the gradients of the inputs."""
         of_table = self.backward(self.form, dout, offsets, times, table)
         return dout, ops.zeros_like(offsets), ops.zeros_like(times), of_table
+
+
+class Residual(HistoryOperator):
+    """Adds two matrices of the same shape, and passes the gradient of the sum to both.
+
+    MindSpore's own addition allows inputs of different shapes. If the number of rows is not known
+    before the step, its gradient adds up the rows once more for each input.
+
+    Inputs:
+        - **x** (Tensor): float32 `[N, width]`.
+        - **y** (Tensor): float32 `[N, width]`.
+
+    Outputs:
+        float32 Tensor `[N, width]`.
+    """
+
+    def construct(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the sum."""
+        return x + y
+
+    def bprop(self, x: Tensor, y: Tensor, out: Any, dout: Any) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the inputs."""
+        return dout, dout
 
 
 class _NormRows(HistoryOperator):
