@@ -209,7 +209,7 @@ def _chain(part: Part, skip: float, norm: float) -> sparse.csr_matrix:
 
 
 def als(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by ALS of the package implicit; users' vectors are computed from the histories."""
+    """Rank by ALS from the package `implicit`; users' vectors are computed from the histories."""
     from threadpoolctl import threadpool_limits
 
     matrix = histories(part, settings.get("last"), settings.get("decay", 1.0))
@@ -236,7 +236,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 
 
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
-    """Rank by BPR of the package implicit; users' vectors are from events before the part's time.
+    """Rank by BPR from the package `implicit`; users' vectors use events before the part's time.
 
     A user without such events has a vector of zeros, so the items' biases alone decide.
     """

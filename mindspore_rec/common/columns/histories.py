@@ -81,9 +81,9 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: None, 'text', 'whole' or 'key' for keys, as for `Category`; 'float32' for numbers,
-            in which a missing number is 0; or 'int64' for whole numbers, timestamps or dates, which
-            become whole seconds since 1970. Default: None.
+        values: how the values are read. None, 'text', 'whole' or 'key': as keys, as for `Category`.
+            'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
+            and dates become whole seconds since 1970. Default: None.
         field: text that salts the hash of keys. Default: the column's name.
         separator: text between the values in a column of texts. Default: None.
 

@@ -19,7 +19,7 @@ __all__ = ["MixedScale", "QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Replace numbers of any size and sign by their quantile among the learned numbers, -1 to 1.
+    """Replace each number by its quantile among the learned numbers, scaled to [-1, 1].
 
     The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
     linear between quantiles. A number outside the learned range, even an infinity, is replaced by

@@ -25,7 +25,7 @@ IdView Ids(const pybind11::array& array, const std::string& argument);
 // Calls Ids() for an array that must have one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
-// Returns the text of a path. Requires: the path is a str or an os.PathLike for a str, not bytes.
+// Returns the bytes of a path: a str, bytes, or an os.PathLike.
 std::string PathOf(const pybind11::object& path);
 
 // Returns the shape of `ids` followed by `width`.

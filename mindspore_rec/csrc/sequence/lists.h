@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of a batch, which offsets describe, and their division into tasks of similar work. The
-// division depends only on the lists. So sums over tasks, in the order of the tasks, are identical,
-// bit for bit, for any number of threads.
+// The lists of a batch, given by offsets, and the division of these lists into tasks for threads.
+// The division depends only on the lists. So sums over tasks, in the order of the tasks, are
+// identical, bit for bit, for any number of threads.
 #pragma once
 
 #include <cstdint>

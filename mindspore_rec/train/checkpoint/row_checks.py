@@ -26,10 +26,11 @@ class RowChecks:
             part of the round. If a table keeps digests, a round compares the digests with all rows
             that have not been updated since the last delta. A round also compares all rows on Redis
             and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
-            If a quarter is not enough, a round lasts longer than this setting. If a row has changed
-            without an update, training ends with a RuntimeError that names the row. No checkpoint
-            contains the changed row, so a restart continues with the undamaged row. A million rows
-            of 16 floats in memory take about 20 ms per round. Default: 0, never.
+            If a quarter of the training time is not enough, a round takes longer than
+            `scrub_seconds`. If a row has changed without an update, training ends with a
+            RuntimeError that names the row. No checkpoint contains the changed row, so a restart
+            continues with the undamaged row. A million rows of 16 floats in memory take about 20 ms
+            per round. Default: 0, never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`

@@ -40,8 +40,9 @@ class BST(Network):
     candidate. Numbers and times of events are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
-    2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all
-    events of a history of fixed length, and positions are times.
+    2019, https://arxiv.org/abs/1905.06874. The paper differs in two points: its perceptron reads
+    the outputs for all events of a history of fixed length, and the position of an event is the
+    time from the event to the recommendation.
 
     Args:
         schema: the `Schema` of the data, with at least one history.

@@ -6,8 +6,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.nn.fused.cell import module_of, native_operator, refusal_of
 
@@ -17,7 +18,6 @@ __all__ = ["JoinColumns", "join_columns"]
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
 """A cell that joins {count} matrices; written by mindspore_rec."""
 
-from mindspore import ops
 from mindspore_rec.train.nn.join import JoinColumns
 
 
@@ -26,11 +26,11 @@ class JoinColumns{count}(JoinColumns):
 
     def construct(self, {names}):
         """Return the joined matrix."""
-        return ops.concat(({names},), -1)
+        return self.concat(({names},))
 
     def bprop(self, {names}, out, dout):
         """Return the gradients of the matrices."""
-        return self.backward(self.count, {names}, dout)
+        return self.gradients_of(({names},), dout)
 '''
 
 
@@ -44,22 +44,36 @@ class JoinColumns(nn.Cell):
         count: number of matrices, at least 2.
 
     Inputs:
-        Float32 Tensors `[..., width]`, with the same number of rows.
+        Tensors `[..., width]` of one floating-point type, with the same number of rows.
 
     Outputs:
-        float32 Tensor `[..., sum of the widths]`.
+        Tensor `[..., sum of the widths]` of the inputs' type.
     """
 
     def __init__(self, count: int) -> None:
         super().__init__(auto_prefix=False)
         self.matrices = count
         self.count = Tensor(np.zeros(count, np.int64))  # shape inference reads its shape
+        self.concat = ops.Concat(-1)
         self.backward = native_operator("MsrJoinColumnsGradient", count, refusal_of(count + 2))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JoinColumns:
         """Return another cell that joins matrices."""
         memo[id(self)] = copied = type(self)(self.matrices)
         return copied
+
+    def gradients_of(self, matrices: Any, dout: Tensor) -> Any:
+        """Return the gradients of the matrices; the operator computes in float32."""
+        if dout.dtype == ms.float32:
+            return self.backward(self.count, *matrices, dout)
+        wide: Any = ()
+        for matrix in matrices:
+            wide += (ops.cast(matrix, ms.float32),)
+        gradients = self.backward(self.count, *wide, ops.cast(dout, ms.float32))
+        narrow: Any = ()
+        for gradient in gradients:
+            narrow += (ops.cast(gradient, dout.dtype),)
+        return narrow
 
 
 def join_columns(count: int) -> nn.Cell:

@@ -38,7 +38,7 @@ class SoftmaxLoss(nn.Cell):
         - **bias** (Tensor): float32 ``[I]``, the numbers :math:`c_i`. Default: None.
 
     Outputs:
-        float32 Tensor of shape ``()``.
+        float32 Tensor of shape ``()``; not finite if there are no rows.
 
     Raises:
         TypeError, ValueError: the temperature is not a positive number.
@@ -101,7 +101,7 @@ class SampledSoftmaxLoss(nn.Cell):
         - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, no correction.
 
     Outputs:
-        float32 Tensor of shape ``()``.
+        float32 Tensor of shape ``()``; not finite if there are no rows.
 
     Raises:
         TypeError, ValueError: the temperature is not a positive number, only one of the two ids is
@@ -169,7 +169,7 @@ class BPRLoss(nn.Cell):
         - **negative** (Tensor): float32 ``[B]`` or ``[B, N]``, scores of the rows' negatives.
 
     Outputs:
-        float32 Tensor of shape ``()``.
+        float32 Tensor of shape ``()``; not finite if there are no rows.
 
     Supported platforms:
         ``CPU``

@@ -83,7 +83,7 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Make the server close a broken connection, and drop this connection's unread commands.
+        """Ask the server to close a broken connection, and so to drop the commands it has not read.
 
         If the connection stayed open, a server that hung for a while could run old writes after
         newer writes.
