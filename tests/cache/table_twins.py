@@ -58,11 +58,11 @@ class DictTier:
             self.rows.pop(key, None)
 
     def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
-        keys = sorted(self.rows)[cursor : cursor + most]
-        rows = np.frombuffer(b"".join(self.rows[key] for key in keys), np.uint8)
+        every = sorted(self.rows.items())  # a snapshot: another thread may erase rows meanwhile
+        keys = np.array([key for key, _ in every[cursor : cursor + most]], np.int64)
+        rows = np.frombuffer(b"".join(row for _, row in every[cursor : cursor + most]), np.uint8)
         end = cursor + len(keys)
-        next_cursor = 0 if end >= len(self.rows) else end
-        return next_cursor, np.array(keys, np.int64), rows.reshape(-1, self.row_bytes)
+        return 0 if end >= len(every) else end, keys, rows.reshape(-1, self.row_bytes)
 
     def size(self) -> int:
         return len(self.rows)
