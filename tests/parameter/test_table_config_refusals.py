@@ -110,7 +110,7 @@ def test_what_is_given_twice_is_refused_by_name(make, argument) -> None:
         (lambda: EmbeddingBag(config=STATIC, faae_coefficient=2), ValueError, "faae_coefficient"),
         (lambda: MapParameter(config=HASH, value_shape=3), ValueError, r"value_shape must .*dim=4"),
         (lambda: GroupedEmbedding(config=[]), ValueError, "tables must have at least one table"),
-        (lambda: GroupedEmbedding([], config=[HASH]), ValueError, "tables are of what config des"),
+        (lambda: GroupedEmbedding([], config=[HASH]), ValueError, "tables must be left out"),
         (
             lambda: GroupedEmbedding(config=[plain(name="twice"), plain(name="twice")]),
             ValueError,

@@ -122,7 +122,8 @@ class _Reason:
         if ids is not None:
             return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
-        if doubles and "float64" in self._text.lower():
+        # Sometimes, MindSpore names no dtype, only the kernel that it could not choose.
+        if doubles and re.search("float64|KernelMod Init Failed", self._text, re.IGNORECASE):
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "
                 ".astype(np.float32)"

@@ -55,10 +55,10 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
             )
         parts.append((places[number], owner, grad, handle))
     tables = {place: owner for place, owner, _, _ in parts}
-    check_bound(optimizer, tables.values())
     try:
         for _, owner, grad, handle in parts:
             owner.accumulate_by_handle(handle, grad)
+        check_bound(optimizer, tables.values())
     except Exception:
         for owner in tables.values():
             owner.discard_gradients()
