@@ -182,8 +182,8 @@ SUITE: dict[str, Benchmark] = {
         ("Kafka",),
     ),
     "precision_accuracy": Benchmark(
-        "AUC with rows of two bytes, and of one and a half when served, by that of float32 "
-        "(half an hour)",
+        "AUC with two bytes per number in training, and 8 or 4 bits in serving, beside the AUC "
+        "with float32 (half an hour)",
         "--sets movielens synthetic census --movielens {movielens}",
         "--sets synthetic --rows 5000 --models dlrm --seeds 0",
         ("MovieLens", "Census-Income"),

@@ -11,8 +11,6 @@
 namespace msrec {
 namespace {
 
-constexpr int64_t kRowsOfTask = 256;
-
 // Arguments 1, 2, ... are matrices [..., width] with the same number of rows; argument 0 has one
 // element per matrix.
 struct Matrices {
@@ -40,17 +38,6 @@ struct Matrices {
     }
   }
 
-  // Calls fn(matrix, row, first column in the joined matrix) for all rows of all matrices.
-  template <typename Fn>
-  void ForRows(const Fn& fn) const {
-    ThreadPool::Global().ParallelFor((rows + kRowsOfTask - 1) / kRowsOfTask, [&](int64_t task) {
-      const int64_t last = std::min(rows, (task + 1) * kRowsOfTask);
-      for (int64_t row = task * kRowsOfTask; row < last; ++row) {
-        for (size_t i = 0; i < widths.size(); ++i) fn(i, row, row * width + begins[i]);
-      }
-    });
-  }
-
   int count = 0;
   int64_t rows = 0;
   int64_t width = 0;  // of the joined matrix
@@ -63,6 +50,7 @@ struct Matrices {
 
 using msrec::Matrices;
 using msrec::Shape;
+using msrec::ThreadPool;
 
 // (count [K], K matrices, gradient of the joined matrix) -> gradients of the matrices
 MSREC_EXPORT std::vector<Shape> MsrJoinColumnsGradientInferShape(int* ndims, int64_t** shapes,
@@ -83,8 +71,15 @@ MSREC_OP(MsrJoinColumnsGradient) {
   for (int i = 0; i < matrices.count; ++i) {
     gradients.push_back(args.Data<float>(inputs + i, "the gradient of a matrix", args.Size(1 + i)));
   }
-  matrices.ForRows([&](size_t i, int64_t row, int64_t at) {
-    const int64_t width = matrices.widths[i];
-    std::copy_n(gradient + at, width, gradients[i] + row * width);
+  constexpr int64_t kRowsOfTask = 256;
+  const int64_t rows = matrices.rows;
+  ThreadPool::Global().ParallelFor((rows + kRowsOfTask - 1) / kRowsOfTask, [&](int64_t task) {
+    for (int64_t row = task * kRowsOfTask; row < std::min(rows, (task + 1) * kRowsOfTask); ++row) {
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        const int64_t width = matrices.widths[i];
+        std::copy_n(gradient + row * matrices.width + matrices.begins[i], width,
+                    gradients[i] + row * width);
+      }
+    }
   });
 }

@@ -10,7 +10,13 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec.train.nn.fused.cell import module_of, native_operator, refusal_of
+from mindspore_rec.train.nn.fused.cell import (
+    argument_names,
+    module_of,
+    native_operator,
+    refusal_of,
+)
+from mindspore_rec.train.nn.history.operators import HistoryOperator
 
 __all__ = ["JoinColumns", "join_columns"]
 
@@ -34,7 +40,7 @@ class JoinColumns{count}(JoinColumns):
 '''
 
 
-class JoinColumns(nn.Cell):
+class JoinColumns(HistoryOperator):
     """Concatenates matrices along the last dimension.
 
     MindSpore's own `concat` has no gradient for matrices without rows: in graph mode, the gradient
@@ -51,16 +57,10 @@ class JoinColumns(nn.Cell):
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__(auto_prefix=False)
-        self.matrices = count
+        super().__init__()
         self.count = Tensor(np.zeros(count, np.int64))  # shape inference reads its shape
         self.concat = ops.Concat(-1)
         self.backward = native_operator("MsrJoinColumnsGradient", count, refusal_of(count + 2))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> JoinColumns:
-        """Return another cell that joins matrices."""
-        memo[id(self)] = copied = type(self)(self.matrices)
-        return copied
 
     def gradients_of(self, matrices: Any, dout: Tensor) -> Any:
         """Return the gradients of the matrices; the operator computes in float32."""
@@ -88,8 +88,7 @@ def join_columns(count: int) -> nn.Cell:
 
 @functools.cache
 def _class_of(count: int) -> type[JoinColumns]:
-    names = ", ".join(f"a{i}" for i in range(count))
-    source = _SOURCE.format(count=count, names=names)
+    source = _SOURCE.format(count=count, names=argument_names(count))
     module = module_of(f"mindspore_rec_join_columns_{count}", source)
     cell_class: type[JoinColumns] = getattr(module, f"JoinColumns{count}")
     return cell_class

@@ -25,7 +25,14 @@ from mindspore_rec import _native
 from mindspore_rec.train.graph.operators import LIBRARY, TableOperator
 from mindspore_rec.train.nn.fused.inputs import widened
 
-__all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refusal_of"]
+__all__ = [
+    "ProgramCell",
+    "argument_names",
+    "module_of",
+    "native_operator",
+    "program_cell",
+    "refusal_of",
+]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
@@ -244,7 +251,13 @@ def _remove(path: Path, process: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _names(count: int) -> str:
+def argument_names(count: int) -> str:
+    """Return the names of `count` arguments, for source text.
+
+    Example:
+        >>> argument_names(2)
+        'a0, a1'
+    """
     return ", ".join(f"a{i}" for i in range(count))
 
 
@@ -262,7 +275,7 @@ def module_of(name: str, source: str) -> Any:
 
 @functools.cache
 def _class_of(count: int) -> type[ProgramCell]:
-    source = _SOURCE.format(count=count, names=_names(count))
+    source = _SOURCE.format(count=count, names=argument_names(count))
     module = module_of(f"mindspore_rec_program_cell_{count}", source)
     cell_class: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
     return cell_class
@@ -271,5 +284,5 @@ def _class_of(count: int) -> type[ProgramCell]:
 @functools.cache
 def refusal_of(count: int) -> Any:
     """Return a `bprop` that raises an error, for an operator with `count` inputs."""
-    source = _REFUSAL.format(count=count, names=_names(count))
+    source = _REFUSAL.format(count=count, names=argument_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse
