@@ -29,8 +29,8 @@ from mindspore_rec.feature import (
 from mindspore_rec.serve.protocol.messages import parse_request
 from mindspore_rec.serve.server.served_model import ServedModel
 from mindspore_rec.serving import Predictor
-from mindspore_rec.train.models.bst import _AppendCandidate
 from mindspore_rec.train.models.candidates import Candidates
+from mindspore_rec.train.nn.history.append import AppendRows
 from tests.support.nightly import nightly
 
 NAMES = ("din", "bst", "sasrec", "hstu")
@@ -258,7 +258,7 @@ def test_the_candidate_is_the_last_value_of_its_list(mode: str, seed: int) -> No
     offsets = np.cumsum([0, *lengths])
     values = rng.normal(size=(offsets[-1], 3)).astype(np.float32)
     candidate = rng.normal(size=(6, 3)).astype(np.float32)
-    made, ends = _AppendCandidate()(*map(Tensor, (candidate, values, offsets)))
+    made, ends = AppendRows()(*map(Tensor, (candidate, values, offsets)))
     lists = np.split(values, offsets[1:-1])
     expected = [np.concatenate([a, b[None]]) for a, b in zip(lists, candidate, strict=True)]
     np.testing.assert_array_equal(made.asnumpy(), np.concatenate(expected))

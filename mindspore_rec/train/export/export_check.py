@@ -11,14 +11,14 @@ import numpy as np
 from mindspore_rec.common.columns.tensors import TensorSpec
 from mindspore_rec.common.run.network_file import NetworkFile
 from mindspore_rec.train.export.graph_runner import GraphRunner
-from mindspore_rec.train.export.onnx_rewrite import NotExportableError
+from mindspore_rec.train.export.not_exportable import NotExportableError
 
 __all__ = ["KEYS", "compare"]
 
 KEYS = 64
 """Number of ids to test, starting from 0."""
 
-_TRIED_ROWS = (1, 2, 7)
+_TRIED = ((1, 3), (2, 0), (2, 40), (7, 3))  # rows of a batch, and most values of a list
 _MOST_ERROR = 1e-5
 
 
@@ -36,8 +36,8 @@ def compare(
     without.set_parameters([(each, parameters[each.name].asnumpy()) for each in made.parameters])
     rng = np.random.default_rng(1)
     most = min((table.vocabulary or KEYS for table in tables.values()), default=KEYS)
-    for rows in _TRIED_ROWS:
-        arrays = _tried_inputs(made.inputs, rows, min(most, KEYS), rng)
+    for rows, longest in _TRIED:
+        arrays = _tried_inputs(made.inputs, rows, longest, min(most, KEYS), rng)
         pairs = zip(made.outputs, runner(*arrays), without(*arrays), strict=True)
         for spec, one, other in pairs:
             scale = 1 + np.abs(one)
@@ -48,17 +48,17 @@ def compare(
 
 
 def _tried_inputs(
-    specs: Sequence[TensorSpec], rows: int, most: int, rng: np.random.Generator
+    specs: Sequence[TensorSpec], rows: int, longest: int, most: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return random inputs; rows of variable length get 0 to 3 values."""
-    ends = {name: np.cumsum(rng.integers(0, 4, rows)) for name in _offsets_of(specs)}
+    """Return random inputs; rows of variable length get 0 to `longest` values."""
+    ends = {name: np.cumsum(rng.integers(0, longest + 1, rows)) for name in _offsets_of(specs)}
     arrays = []
     for spec in specs:
         if spec.name in ends:
             starts = np.concatenate(([0], ends[spec.name][:-1]))
             arrays.append(starts.astype(spec.dtype))
         else:
-            count = rows if spec.offsets is None else max(1, int(ends[spec.offsets][-1]))
+            count = rows if spec.offsets is None else int(ends[spec.offsets][-1])
             arrays.append(_tried(spec, count, most, rng))
     return arrays
 

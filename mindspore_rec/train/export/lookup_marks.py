@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec.train.export.onnx_rewrite import STARTS, WEIGHTS, NotExportableError
+from mindspore_rec.train.export.not_exportable import NotExportableError
+from mindspore_rec.train.export.onnx_rewrite import STARTS, WEIGHTS
 from mindspore_rec.train.nn.bag import EmbeddingBag
 from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.lookup import TableLookup

@@ -15,16 +15,14 @@ from mindspore import Tensor, nn
 from mindspore_rec.common.columns.tensors import TensorSpec
 from mindspore_rec.common.run.network_file import Lookup, NetworkFile, ParameterSpec
 from mindspore_rec.train.checkpoint.dense import dense_parameters
+from mindspore_rec.train.export.dynamic_sizes import exported_sizes, free_sizes
 from mindspore_rec.train.export.export_check import compare
 from mindspore_rec.train.export.graph_runner import GraphRunner, Served
+from mindspore_rec.train.export.histories.insert import insert_histories
+from mindspore_rec.train.export.histories.stand_ins import history_marks
 from mindspore_rec.train.export.lookup_marks import marked
-from mindspore_rec.train.export.onnx_rewrite import (
-    BATCH,
-    VALUES,
-    NotExportableError,
-    cut_lookups,
-    free_batch,
-)
+from mindspore_rec.train.export.not_exportable import NotExportableError
+from mindspore_rec.train.export.onnx_rewrite import cut_lookups
 from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.graph.syntax_level import syntax_level_kept
 from mindspore_rec.train.nn.tables import tables_of
@@ -51,33 +49,30 @@ def export_network(
     """
     import onnx
 
-    if getattr(cell, "varying_inputs", False):
-        raise NotExportableError(
-            "a network that reads histories is not written as ONNX: predictors run it with "
-            "MindSpore"
-        )
     for spec in inputs:
         if spec.shape[0] != -1 or -1 in spec.shape[1:]:
             raise NotExportableError(
                 f"input {spec} must have the batch, and only that, of any size"
             )
     cell.set_train(False)
+    sizes = exported_sizes(inputs)
     with graph_lock, tempfile.TemporaryDirectory() as directory:
         runner = GraphRunner(cell, inputs)
         outputs = runner.specs_of_outputs()
         assert outputs is not None
         file = Path(directory) / "network.onnx"
-        with marked(cell) as marks:
+        with history_marks(cell) as histories, marked(cell) as marks:
             arrays = (
-                Tensor(np.zeros((_exported_rows(spec), *spec.shape[1:]), spec.dtype))
+                Tensor(np.zeros((sizes[spec.name], *spec.shape[1:]), spec.dtype))
                 for spec in inputs
             )
             with syntax_level_kept():
                 ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
         exported = onnx.load(str(file))
     parameters = {each.name: each for each in dense_parameters(cell)}
-    free_batch(exported)
     _rename_inputs(exported, [spec.name for spec in inputs])
+    free_sizes(exported, sizes, parameters)
+    insert_histories(exported, histories)
     bags = {name: mark.combiner is not None for name, mark in marks.items()}
     dense, ids, cuts = cut_lookups(exported, bags, list(parameters))
     read = {info.name for info in onnx.load_from_string(dense).graph.input}
@@ -112,24 +107,8 @@ def export_network(
         dense=dense,
         ids=ids,
     )
-    ragged = {spec.name for spec in inputs if spec.offsets is not None}
-    ragged |= {spec.offsets for spec in inputs if spec.offsets is not None}
-    if ragged & (read | _inputs_of(ids)):
-        raise NotExportableError(
-            f"inputs {sorted(ragged)}, of rows with any number of values, must go to bags only"
-        )
     compare(made, runner, tables, parameters)
     return made
-
-
-def _exported_rows(spec: TensorSpec) -> int:
-    return BATCH if spec.offsets is None else VALUES
-
-
-def _inputs_of(model: bytes) -> set[str]:
-    import onnx
-
-    return {info.name for info in onnx.load_from_string(model).graph.input} if model else set()
 
 
 def _rename_inputs(model: Any, names: Sequence[str]) -> None:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrite an ONNX model from `mindspore.export` for serving.
+"""Remove the lookups from an ONNX model of `mindspore.export`, for serving.
 
-MindSpore exports a model for one batch size. The export uses an unusual batch size, `BATCH`; this
-module replaces `BATCH` in shapes by a size that may vary. In the exported model, a Parameter
-replaces the table, and a lookup is a Gather of this Parameter. This module removes lookups from the
-model. The results of lookups become inputs of the model.
+In the exported model, a Parameter replaces the table, and a lookup is a Gather of this Parameter.
+This module removes lookups from the model. The results of lookups become inputs of the model.
 """
 
 from __future__ import annotations
@@ -13,27 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from mindspore_rec.train.export.not_exportable import NotExportableError
+from mindspore_rec.train.export.onnx_graph import makers_of, names_read, needed_nodes, readers_of
 
-__all__ = [
-    "BATCH",
-    "STARTS",
-    "VALUES",
-    "WEIGHTS",
-    "Cut",
-    "NotExportableError",
-    "cut_lookups",
-    "free_batch",
-]
+__all__ = ["STARTS", "WEIGHTS", "Cut", "cut_lookups"]
 
-BATCH = 1009  # a prime; no dimension of a network is a multiple of it
-VALUES = 1013  # size of an input with rows of variable length
 STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further Parameters
-_DYNAMIC = "batch"
-
-
-class NotExportableError(Exception):
-    """Raised if a network cannot be served without MindSpore; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -51,99 +34,6 @@ class Cut:
     weights: str | None = None
 
 
-def free_batch(model: Any) -> None:
-    """Change a model to accept batches of any size.
-
-    Raises:
-        NotExportableError: the batch size occurs outside of shapes.
-    """
-    import onnx
-    from onnx import numpy_helper
-
-    graph = model.graph
-    shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
-    nodes: list[Any] = []
-    for tensor in list(graph.initializer):
-        value = numpy_helper.to_array(tensor)
-        if tensor.name in shapes:
-            tensor.CopyFrom(numpy_helper.from_array(_freed(value), tensor.name))
-        elif _is_repeated(value):
-            graph.initializer.remove(tensor)
-            nodes += _repeated(graph, tensor.name, value)
-        else:
-            _refuse_batch(tensor.name, value)
-    for node in graph.node:
-        values = [each.t for each in node.attribute if each.type == onnx.AttributeProto.TENSOR]
-        if node.op_type != "Constant" or not values:
-            nodes.append(node)
-            continue
-        name, value = node.output[0], numpy_helper.to_array(values[0])
-        if name in shapes:
-            values[0].CopyFrom(numpy_helper.from_array(_freed(value), values[0].name))
-            nodes.append(node)
-        elif _is_repeated(value):
-            nodes += _repeated(graph, name, value)
-        else:
-            _refuse_batch(name, value)
-            nodes.append(node)
-    for node in nodes:
-        for attribute in node.attribute:
-            if any(_has_batch(each) for each in (attribute.i, *attribute.ints)):
-                raise NotExportableError(f"{node.op_type} is for one batch size only")
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    for info in (*graph.input, *graph.output):
-        for size in info.type.tensor_type.shape.dim:
-            if _has_batch(size.dim_value):
-                size.dim_param = _DYNAMIC if size.dim_value == BATCH else ""
-    del graph.value_info[:]
-
-
-def _is_repeated(value: np.ndarray) -> bool:
-    """Return whether a constant repeats the same row for each row of the batch."""
-    return bool(value.ndim and value.shape[0] == BATCH and (value == value[:1]).all())
-
-
-def _repeated(graph: Any, name: str, value: np.ndarray) -> list[Any]:
-    """Return nodes that repeat a constant's first row once per row of the batch."""
-    from onnx import helper, numpy_helper
-
-    initializers = {tensor.name for tensor in graph.initializer}
-    first = next(info.name for info in graph.input if info.name not in initializers)
-
-    def constant(what: str, array: np.ndarray) -> Any:
-        tensor = numpy_helper.from_array(array)
-        return helper.make_node("Constant", [], [f"{name}/{what}"], value=tensor)
-
-    return [
-        constant("row", value[:1]),
-        constant("rest", np.array(value.shape[1:], np.int64)),
-        constant("zero", np.array([0], np.int64)),
-        helper.make_node("Shape", [first], [f"{name}/of"]),
-        helper.make_node("Gather", [f"{name}/of", f"{name}/zero"], [f"{name}/batch"]),
-        helper.make_node("Concat", [f"{name}/batch", f"{name}/rest"], [f"{name}/shape"], axis=0),
-        helper.make_node("Expand", [f"{name}/row", f"{name}/shape"], [name]),
-    ]
-
-
-def _has_batch(size: int) -> bool:
-    return size != 0 and size % BATCH == 0
-
-
-def _freed(shape: np.ndarray) -> np.ndarray:
-    at = [i for i, size in enumerate(shape.tolist()) if _has_batch(size)]
-    if len(at) > 1 or (at and -1 in shape):
-        raise NotExportableError(f"a Reshape to {shape.tolist()} has the batch size twice")
-    return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
-
-
-def _refuse_batch(name: str, value: np.ndarray) -> None:
-    integers = value.dtype.kind in "iu" and bool(((value != 0) & (value % BATCH == 0)).any())
-    if any(_has_batch(size) for size in value.shape) or integers:
-        raise NotExportableError(f"the constant {name} is for one batch size only")
-
-
 def cut_lookups(
     model: Any, marks: Mapping[str, bool], parameters: Sequence[str]
 ) -> tuple[bytes, bytes, list[Cut]]:
@@ -158,7 +48,7 @@ def cut_lookups(
     Returns:
         Three values. The first value is the dense model, whose inputs are lookup results, other
         inputs and parameters. The second value is the model that computes the ids of lookups; it is
-        empty if all ids are inputs. The third value is the list of lookups in the order of the
+        empty if all ids and offsets are inputs. The third value is the list of lookups in the order of the
         model.
 
     Raises:
@@ -166,11 +56,7 @@ def cut_lookups(
     """
     graph = model.graph
     inputs = [info.name for info in graph.input]
-    readers: dict[str, list[Any]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    makers = {name: node for node in graph.node for name in node.output}
+    readers, makers = readers_of(graph.node), makers_of(graph.node)
     cuts: list[Cut] = []
     taken: dict[str, str] = {}  # new name of a lookup's result, by its old name
     for node in graph.node:
@@ -183,8 +69,8 @@ def cut_lookups(
         ids = node.input[1]
         if offsets is not None:
             ids, offsets = (_uncast(name, makers) for name in (ids, offsets))
-        if {offsets, weights} - {None} - set(inputs):
-            raise NotExportableError("offsets and weights of a bag must be inputs of the network")
+        if weights is not None and weights not in inputs:
+            raise NotExportableError("weights of a bag must be inputs of the network")
         taken[result] = f"lookup_{len(cuts)}"
         cuts.append(Cut(mark, taken[result], ids, offsets, weights))
     made = [node for node in graph.node if node.output[0] not in taken]
@@ -194,13 +80,14 @@ def cut_lookups(
     for info in graph.output:
         if info.name in taken:
             raise NotExportableError("an output of the network is the result of a lookup itself")
-    computed = sorted({cut.ids for cut in cuts} - set(inputs))
+    wanted = {cut.ids for cut in cuts} | {cut.offsets for cut in cuts if cut.offsets is not None}
+    computed = sorted(wanted - set(inputs))
     dense = _part(model, made, [info.name for info in graph.output], parameters, cuts)
     rows_and_parameters = {*marks, *parameters, *taken.values()}
     ids = b""
     if computed:
-        needed = _needed(made, computed)
-        if any(name in rows_and_parameters for node in needed for name in node.input):
+        needed = needed_nodes(made, computed)
+        if any(names_read(node) & rows_and_parameters for node in needed):
             raise NotExportableError("ids of a lookup depend on rows or on parameters")
         ids = _part(model, made, computed, (), ())
     return dense, ids, cuts
@@ -257,16 +144,6 @@ def _uncast(name: str, makers: Mapping[str, Any]) -> str:
     return name
 
 
-def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """Return the nodes on which outputs depend, in the order of `nodes`."""
-    wanted, needed = set(outputs), []
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            needed.append(node)
-            wanted.update(node.input)
-    return needed[::-1]
-
-
 def _part(
     model: Any,
     nodes: Sequence[Any],
@@ -277,8 +154,8 @@ def _part(
     """Return the model that computes `outputs`."""
     from onnx import TensorProto, helper
 
-    needed = _needed(nodes, outputs)
-    read = {name for node in needed for name in node.input}
+    needed = needed_nodes(nodes, outputs)
+    read = {name for node in needed for name in names_read(node)}
     infos = [info for info in model.graph.input if info.name in read]
     infos += [
         helper.make_tensor_value_info(cut.result, TensorProto.FLOAT, None)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.common.columns.schema.schema import Schema
@@ -14,6 +13,7 @@ from mindspore_rec.train.models.candidates import Candidates
 from mindspore_rec.train.models.histories import check_blocks
 from mindspore_rec.train.models.inputs import InputLayer
 from mindspore_rec.train.models.network import Network
+from mindspore_rec.train.nn.history.append import AppendRows
 from mindspore_rec.train.nn.history_transformer import HistoryTransformer
 from mindspore_rec.train.nn.mlp import MLP
 
@@ -120,7 +120,7 @@ class BST(Network):
         self.inputs = InputLayer(self.features, numbers, f"{name}.embedding", seed)
         self.candidates = Candidates(self.inputs, "BST")
         self.has_numbers = self.features.numbers > 0
-        self.append = _AppendCandidate()
+        self.append = AppendRows()
         self.histories = len(self.candidates.dims)
         self.count = blocks
         made: list[nn.Cell] = []  # first all blocks of the first history
@@ -151,26 +151,3 @@ class BST(Network):
                 x = self.blocks[k * self.count + block](x, ends)
             outputs += (ops.gather(x, ends[1:] - 1, 0),)
         return self.deep(*parts, *outputs)
-
-
-class _AppendCandidate(nn.Cell):
-    """Append to each list its candidate.
-
-    Inputs:
-        - **candidate** (Tensor): float32 `[B, dim]`.
-        - **values** (Tensor): float32 `[N, dim]`.
-        - **offsets** (Tensor): int64 `[B + 1]`.
-
-    Outputs:
-        Tuple of the extended lists' values, float32 `[N + B, dim]`, and offsets, int64 `[B + 1]`.
-    """
-
-    def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Any:
-        """Return values and offsets."""
-        events, rows = values.shape[0], candidate.shape[0]
-        longer = offsets + ops.arange(0, rows + 1, 1, dtype=ms.int64)
-        numbers = ops.arange(0, events + rows, 1, dtype=ms.int64)
-        row = ops.searchsorted(longer[1:], numbers, right=True)
-        is_last = numbers == ops.gather(longer, row + 1, 0) - 1
-        place = ops.select(is_last, row + events, numbers - row)
-        return ops.gather(ops.concat((values, candidate), 0), place, 0), longer

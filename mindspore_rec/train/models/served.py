@@ -65,6 +65,7 @@ class Served(nn.Cell):
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )
+        self.zero = Tensor(np.zeros(1, np.int64))
         self.set_inputs(*_inputs(schema))
 
     def construct(self, ids: Tensor, *arrays: Any) -> Tensor:
@@ -88,7 +89,9 @@ class Served(nn.Cell):
             array = inputs[k]
             if self.counted[k] >= 0:
                 ones = ops.ones_like(inputs[self.counted[k]]).astype(ms.int64)
-                array = ops.concat((array, ones.sum(0, keepdims=True)), 0)
+                # In MindSpore, the sum of 0 elements may be any number, so a 0 is added.
+                count = ops.concat((ones, self.zero), 0).sum(0, keepdims=True)
+                array = ops.concat((array, count), 0)
             made += (array,)
         return made
 

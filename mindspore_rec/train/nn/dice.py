@@ -13,10 +13,10 @@ from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
 from mindspore_rec.train.nn.history.operators import HistoryOperator
 
-__all__ = ["Dice", "PReLU"]
+__all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
 
-class _DiceOperator(HistoryOperator):
+class DiceOperator(HistoryOperator):
     """The operator of `Dice`; it uses the moments of the batch or moments that are passed."""
 
     def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
@@ -103,8 +103,8 @@ class Dice(nn.Cell):
         self.moving_mean = Parameter(Tensor(zeros), name="moving_mean", requires_grad=False)
         ones = np.ones(width, np.float32)
         self.moving_variance = Parameter(Tensor(ones), name="moving_variance", requires_grad=False)
-        self.of_batch = _DiceOperator(True, epsilon, momentum)
-        self.of_moving = _DiceOperator(False, epsilon, momentum)
+        self.of_batch = DiceOperator(True, epsilon, momentum)
+        self.of_moving = DiceOperator(False, epsilon, momentum)
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
@@ -116,7 +116,7 @@ class Dice(nn.Cell):
         return used[0]
 
 
-class _PReLUOperator(HistoryOperator):
+class PReLUOperator(HistoryOperator):
     """The operator of `PReLU`."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class PReLU(nn.Cell):
         check_int("width", width, 1, 1 << 16)
         first = np.full(width, check_number("slope", slope), np.float32)
         self.alpha = Parameter(Tensor(first, ms.float32), name="alpha")
-        self.activate = _PReLUOperator()
+        self.activate = PReLUOperator()
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""

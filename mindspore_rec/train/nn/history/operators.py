@@ -23,6 +23,7 @@ __all__ = [
     "HistoryOperator",
     "NO_BIAS",
     "NO_TIMES",
+    "NormRows",
     "Residual",
     "RowNorm",
     "check_history",
@@ -215,7 +216,7 @@ class Residual(HistoryOperator):
         return dout, dout
 
 
-class _NormRows(HistoryOperator):
+class NormRows(HistoryOperator):
     """The operator of `RowNorm`."""
 
     def __init__(self, epsilon: float) -> None:
@@ -258,7 +259,7 @@ class RowNorm(nn.Cell):
         super().__init__()
         self.gamma = Parameter(Tensor(np.ones(width, np.float32)), name="gamma")
         self.beta = Parameter(Tensor(np.zeros(width, np.float32)), name="beta")
-        self.norm = _NormRows(epsilon)
+        self.norm = NormRows(epsilon)
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the normalized rows."""

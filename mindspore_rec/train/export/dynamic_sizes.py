@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of an exported model that may vary: the number of rows, and the numbers of values.
+
+MindSpore exports a model for one size of each input. The exported sizes are unusual: `BATCH` for
+the rows, and a further prime for the values of each history. This module replaces these sizes by
+sizes that may vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.train.export.not_exportable import NotExportableError
+from mindspore_rec.train.export.onnx_graph import replace_nodes
+
+__all__ = ["BATCH", "exported_sizes", "free_sizes"]
+
+BATCH = 1009  # a prime; no dimension of a network is a multiple of it
+_END = np.iinfo(np.int64).max
+
+
+def exported_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
+    """Return the first size of each input in the exported model.
+
+    Example:
+        >>> specs = [TensorSpec("a", "FP32", (-1,), "b"), TensorSpec("b", "INT64", (-1,))]
+        >>> exported_sizes(specs)
+        {'a': 1013, 'b': 1009}
+    """
+    groups = list(dict.fromkeys(spec.offsets for spec in specs if spec.offsets is not None))
+    sizes = dict(zip(groups, _primes_above(BATCH, len(groups)), strict=True))
+    return {spec.name: BATCH if spec.offsets is None else sizes[spec.offsets] for spec in specs}
+
+
+def _primes_above(least: int, count: int) -> list[int]:
+    found: list[int] = []
+    number = least + 1
+    while len(found) < count:
+        if all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
+            found.append(number)
+        number += 1
+    return found
+
+
+def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]) -> None:
+    """Change a model to accept inputs of any first size.
+
+    Args:
+        model: the exported model.
+        sizes: first size of each input in the exported model.
+        parameters: names of the dense parameters, whose sizes do not vary.
+
+    Raises:
+        NotExportableError: an exported size occurs outside of shapes.
+    """
+    _Sizes(model, sizes).free(parameters)
+
+
+class _Sizes:
+    """The sizes of one model."""
+
+    def __init__(self, model: Any, sizes: Mapping[str, int]) -> None:
+        self.model, self.graph = model, model.graph
+        self.inputs: dict[int, str] = {}  # an input of each size
+        for name, size in sizes.items():
+            self.inputs.setdefault(size, name)
+
+    def free(self, parameters: Collection[str]) -> None:
+        """Free the sizes of shapes, constants, slices, inputs and outputs."""
+        import onnx
+        from onnx import numpy_helper
+
+        graph = self.graph
+        self._free_slices()
+        shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+        nodes: list[Any] = []
+        for tensor in list(graph.initializer):
+            if tensor.name in parameters:
+                continue
+            value = numpy_helper.to_array(tensor)
+            if tensor.name in shapes:
+                tensor.CopyFrom(numpy_helper.from_array(self._freed(value), tensor.name))
+            elif made := self._made_by_size(tensor.name, value):
+                graph.initializer.remove(tensor)
+                nodes += made
+        for node in graph.node:
+            values = [each.t for each in node.attribute if each.type == onnx.AttributeProto.TENSOR]
+            if node.op_type != "Constant" or not values:
+                nodes.append(node)
+                continue
+            name, value = node.output[0], numpy_helper.to_array(values[0])
+            if name in shapes:
+                values[0].CopyFrom(numpy_helper.from_array(self._freed(value), values[0].name))
+                nodes.append(node)
+            else:
+                nodes += self._made_by_size(name, value) or [node]
+        for node in nodes:
+            for attribute in node.attribute:
+                if any(self._varies(each) for each in (attribute.i, *attribute.ints)):
+                    raise NotExportableError(f"{node.op_type} is for one batch size only")
+        replace_nodes(graph, nodes)
+        for info in (*graph.input, *graph.output):
+            for size in info.type.tensor_type.shape.dim:
+                if self._varies(size.dim_value):
+                    size.dim_param = "batch" if size.dim_value == BATCH else ""
+        del graph.value_info[:]
+
+    def _varies(self, size: int) -> bool:
+        return size != 0 and any(size % each == 0 for each in self.inputs)
+
+    def _freed(self, shape: np.ndarray) -> np.ndarray:
+        at = [i for i, size in enumerate(shape.tolist()) if self._varies(size)]
+        if len(at) > 1 or (at and -1 in shape):
+            raise NotExportableError(f"a Reshape to {shape.tolist()} has the batch size twice")
+        return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
+
+    def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
+        """Return nodes that make a constant from the size of an input; none for other constants.
+
+        The constant is the size itself, or the same row for each row of the input.
+
+        Raises:
+            NotExportableError: the constant has the size in another way.
+        """
+        whole = value.dtype.kind in "iu"
+        if whole and value.size == 1 and value.ndim == 1 and int(value[0]) in self.inputs:
+            return self._size(name, int(value[0]), value.dtype)
+        if value.ndim and value.shape[0] in self.inputs and (value == value[:1]).all():
+            return self._repeated(name, value)
+        integers = whole and any(self._varies(each) for each in np.unique(value).tolist())
+        if integers or any(self._varies(size) for size in value.shape):
+            raise NotExportableError(f"the constant {name} is for one batch size only")
+        return []
+
+    def _size(self, name: str, size: int, dtype: Any) -> list[Any]:
+        from onnx import helper
+
+        wide = f"{name}/wide"
+        to = helper.np_dtype_to_tensor_dtype(dtype)
+        return [*self._rows(wide, size), helper.make_node("Cast", [wide], [name], to=to)]
+
+    def _repeated(self, name: str, value: np.ndarray) -> list[Any]:
+        from onnx import helper
+
+        shape = [f"{name}/batch", f"{name}/rest"]
+        return [
+            _constant(f"{name}/row", value[:1]),
+            _constant(f"{name}/rest", np.array(value.shape[1:], np.int64)),
+            *self._rows(f"{name}/batch", value.shape[0]),
+            helper.make_node("Concat", shape, [f"{name}/shape"], axis=0),
+            helper.make_node("Expand", [f"{name}/row", f"{name}/shape"], [name]),
+        ]
+
+    def _rows(self, name: str, size: int) -> list[Any]:
+        """Return nodes that compute the first size of an input, int64 `[1]`."""
+        from onnx import helper
+
+        return [
+            _constant(f"{name}/zero", np.array([0], np.int64)),
+            helper.make_node("Shape", [self.inputs[size]], [f"{name}/of"]),
+            helper.make_node("Gather", [f"{name}/of", f"{name}/zero"], [name]),
+        ]
+
+    def _free_slices(self) -> None:
+        """Count the ends of slices from the end of a dimension if its size varies.
+
+        In the exported model, the ends of `x[1:]` and `x[:-1]` are numbers near the exported size.
+        """
+        import onnx
+        from onnx import numpy_helper
+
+        known = onnx.shape_inference.infer_shapes(self.model).graph
+        dims = {
+            info.name: [size.dim_value for size in info.type.tensor_type.shape.dim]
+            for info in (*known.input, *known.value_info, *known.output)
+        }
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in known.initializer}
+        nodes: list[Any] = []
+        for node in self.graph.node:
+            if node.op_type == "Slice" and all(name in constants for name in node.input[1:]):
+                axes = constants[node.input[3]]
+                sizes = [dims[node.input[0]][axis] for axis in axes] if node.input[0] in dims else []
+                for place in (1, 2):
+                    given = constants[node.input[place]]
+                    freed = [self._from_end(*pair) for pair in zip(given, sizes, strict=False)]
+                    if len(freed) == len(given) and freed != given.tolist():
+                        name = f"{node.output[0]}/{place}"
+                        nodes.append(_constant(name, np.array(freed, np.int64)))
+                        node.input[place] = name
+            nodes.append(node)
+        replace_nodes(self.graph, nodes)
+
+    def _from_end(self, place: int, size: int) -> int:
+        """Return a place in a dimension, counted from the end if the size varies."""
+        if not any(abs(size - each) < BATCH // 2 for each in self.inputs) or place <= size // 2:
+            return int(place)
+        return _END if place >= size else int(place - size)
+
+
+def _constant(name: str, array: np.ndarray) -> Any:
+    from onnx import helper, numpy_helper
+
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))

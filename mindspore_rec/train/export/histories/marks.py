@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks: parts of an exported model that ONNX nodes of lists replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn
+
+__all__ = ["Build", "Mark", "Marks"]
+
+Build = Callable[..., str]
+"""Function that builds the nodes of a mark from `Nodes` and the names of the mark's inputs."""
+
+
+class Mark(nn.Cell):
+    """A product and sums that depend on all inputs; `insert_histories` finds and replaces them.
+
+    Args:
+        number: number of the mark in the network.
+        inputs: number of inputs.
+        build: function that builds the nodes which replace the mark.
+
+    Inputs:
+        - **like** (Tensor): any Tensor of the output's shape in the exported model.
+        - **inputs** (Tensor): the inputs of the nodes, float32 or integers.
+
+    Outputs:
+        float32 Tensor of the shape of `like`.
+    """
+
+    def __init__(self, number: int, inputs: int, build: Build) -> None:
+        super().__init__(auto_prefix=False)
+        self.build = build
+        self.output = _one(f"history:{number}")
+        self.factors = ParameterTuple([_one(f"history:{number}:{k}") for k in range(inputs)])
+
+    def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
+        """Keep the parameter names, which identify the mark."""
+
+    def construct(self, like: Tensor, *inputs: Tensor) -> Tensor:
+        """Return the sum."""
+        total = like.astype(ms.float32) * self.output
+        for k in range(len(inputs)):
+            total = total + (inputs[k].astype(ms.float32) * self.factors[k]).sum()
+        return total
+
+
+class Marks:
+    """The marks of a network.
+
+    Attributes:
+        made: the marks in the order of their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.made: list[Mark] = []
+
+    def new(self, inputs: int, build: Build) -> Mark:
+        """Return a new mark."""
+        self.made.append(Mark(len(self.made), inputs, build))
+        return self.made[-1]
+
+
+def _one(name: str) -> Parameter:
+    return Parameter(Tensor(np.ones(1, np.float32)), name=name, requires_grad=False)

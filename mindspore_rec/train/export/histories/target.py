@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TargetRows: the stand-in for `TargetAttention` during an export."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.train.export.histories.lists import rows_of_lists
+from mindspore_rec.train.export.histories.marks import Marks
+from mindspore_rec.train.export.histories.pooling import pool_values
+from mindspore_rec.train.export.histories.rows import DiceRows, PReluRows
+from mindspore_rec.train.nn.target_attention import TargetAttention
+
+__all__ = ["TargetRows"]
+
+_EPSILON = 1e-8  # of `Dice`
+
+
+class TargetRows(nn.Cell):
+    """Stand-in for `TargetAttention`, made from the cell's parameters.
+
+    The names of the parameters tell the layers: `weight`, `bias` and `activation` belong to the
+    first layer, and `layers.0`, `layers.1` and so on are the further layers and activations.
+
+    Args:
+        cell: the cell.
+        marks: to which the marks are added.
+
+    Inputs and outputs are as for `TargetAttention`.
+    """
+
+    def __init__(self, cell: TargetAttention, marks: Marks) -> None:
+        super().__init__(auto_prefix=False)
+        prefix = cell.weight.name.removesuffix("weight")
+        named = {each.name.removeprefix(prefix): each for each in cell.get_parameters()}
+        layers: list[nn.Cell] = [
+            _Linear(named["weight"], named["bias"]),
+            _activation(named, "activation"),
+        ]
+        while f"layers.{len(layers) - 2}.layers.0.weight" in named:
+            name = f"layers.{len(layers) - 2}"
+            linear = f"{name}.layers.0"
+            layers.append(_Linear(named[f"{linear}.weight"], named[f"{linear}.bias"]))
+            activation = f"layers.{len(layers) - 2}"
+            if f"{activation}.alpha" in named:
+                layers.append(_activation(named, activation))
+        self.layers = nn.CellList(layers, auto_prefix=False)
+        self.candidates = marks.new(2, rows_of_lists)
+        self.pool = marks.new(3, partial(pool_values, softmax=_sums_to_one(cell)))
+
+    def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+        """Return the weighted sums of values."""
+        c = self.candidates(values, candidate, offsets)
+        x = ops.concat((c, values, c - values, c * values), 1)
+        for layer in self.layers:
+            x = layer(x)
+        return self.pool(candidate, x, values, offsets)
+
+
+class _Linear(nn.Cell):
+    """A linear layer with the Parameters of another cell."""
+
+    def __init__(self, weight: Parameter, bias: Parameter) -> None:
+        super().__init__(auto_prefix=False)
+        self.weight, self.bias = weight, bias
+        self.product = ops.MatMul(transpose_b=True)
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the products."""
+        return self.product(x, self.weight) + self.bias
+
+
+class _Dice(nn.Cell):
+    """A Dice with the Parameters of another cell."""
+
+    def __init__(self, alpha: Parameter, mean: Parameter, variance: Parameter) -> None:
+        super().__init__(auto_prefix=False)
+        self.alpha, self.mean, self.variance = alpha, mean, variance
+        self.activate = DiceRows(_EPSILON)
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the activations."""
+        return self.activate(x, self.alpha, self.mean, self.variance)[0]
+
+
+class _PRelu(nn.Cell):
+    """A PReLU with the Parameter of another cell."""
+
+    def __init__(self, alpha: Parameter) -> None:
+        super().__init__(auto_prefix=False)
+        self.alpha = alpha
+        self.activate = PReluRows()
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the activations."""
+        return self.activate(x, self.alpha)
+
+
+def _activation(named: dict[str, Parameter], name: str) -> nn.Cell:
+    alpha = named[f"{name}.alpha"]
+    if f"{name}.moving_mean" not in named:
+        return _PRelu(alpha)
+    return _Dice(alpha, named[f"{name}.moving_mean"], named[f"{name}.moving_variance"])
+
+
+def _sums_to_one(cell: TargetAttention) -> bool:
+    """Return whether the weights are a softmax: then the only value of a list has the weight 1."""
+    ones = Tensor(np.ones((1, cell.out_features), np.float32))
+    pooled = cell(ones, ones, Tensor(np.array([0, 1]))).asnumpy()
+    return bool((pooled == 1).all())

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NotExportableError: a network has no form without MindSpore."""
+
+from __future__ import annotations
+
+__all__ = ["NotExportableError"]
+
+
+class NotExportableError(Exception):
+    """Raised if a network cannot be served without MindSpore; the message gives the reason."""
