@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,30 +28,42 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
     makers, readers = makers_of(graph.node), readers_of(graph.node)
     made: dict[str, list[Any]] = {}  # nodes that replace the node of an output
     for mark in marks:
-        if mark.output.name not in readers:
-            continue  # the network does not use the output
-        output, inputs = _found(mark, makers, readers)
-        nodes = Nodes(mark.output.name)
-        result = mark.build(nodes, *(_typed(nodes, name, makers) for name in inputs))
-        nodes.add("Identity", result, output=output)
-        made[output] = nodes.made
+        for product in readers.get(mark.output.name, ()):
+            for output, inputs in _found(product, mark.factors, makers, readers):
+                nodes = Nodes(f"{mark.output.name}/{output}")
+                result = mark.build(nodes, *(_typed(nodes, name, makers) for name in inputs))
+                nodes.add("Identity", result, output=output)
+                made[output] = nodes.made
     every = [each for node in graph.node for each in made.get(node.output[0], [node])]
     replace_nodes(graph, needed_nodes(every, [info.name for info in graph.output]))
 
 
-def _found(mark: Mark, makers: dict[str, Any], readers: dict[str, list[Any]]) -> Any:
-    """Return the name of a mark's output, and the names of the mark's inputs."""
-    (node,) = readers[mark.output.name]
-    inputs = []
-    for factor in mark.factors:
-        (sum_,) = readers[node.output[0]]
-        (product,) = readers[factor.name]
-        (total,) = readers[product.output[0]]
-        if sum_.op_type != "Add" or total.output[0] not in sum_.input:
-            raise NotExportableError(f"a cell over histories became {sum_.op_type}")
-        inputs.append(next(name for name in product.input if name != factor.name))
-        node = sum_
-    return node.output[0], inputs
+def _found(
+    node: Any, factors: Sequence[Any], makers: dict[str, Any], readers: dict[str, list[Any]]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the output and the inputs of each use of a mark.
+
+    Several uses may share their first sums, because MindSpore merges equal nodes.
+
+    Args:
+        node: node that computes the sum up to the first of the factors.
+        factors: Parameters of the inputs that follow.
+        makers, readers: nodes that compute and read each value.
+    """
+    if not factors:
+        yield node.output[0], []
+        return
+    found = False
+    for sum_ in readers.get(node.output[0], ()):
+        other = next((name for name in sum_.input if name != node.output[0]), "")
+        product = makers[makers[other].input[0]] if other in makers else None
+        if sum_.op_type == "Add" and product is not None and factors[0].name in product.input:
+            found = True
+            (given,) = (name for name in product.input if name != factors[0].name)
+            for output, inputs in _found(sum_, factors[1:], makers, readers):
+                yield output, [given, *inputs]
+    if not found:
+        raise NotExportableError("MindSpore exports a cell over histories in an unknown form")
 
 
 def _typed(nodes: Nodes, name: str, makers: dict[str, Any]) -> str:
