@@ -29,6 +29,7 @@ from mindspore_rec.feature import (
 from mindspore_rec.serve.protocol.messages import parse_request
 from mindspore_rec.serve.server.served_model import ServedModel
 from mindspore_rec.serving import Predictor
+from mindspore_rec.train.export.onnx_command import main as write_as_onnx
 from mindspore_rec.train.models.candidates import Candidates
 from mindspore_rec.train.nn.history.append import AppendRows
 from tests.support.nightly import nightly
@@ -107,16 +108,21 @@ def test_saved_loaded_and_served_it_answers_the_same(
     np.testing.assert_array_equal(again.predict(rows), answers)
     close(again)
     asked = rows.drop_columns(["clicked"])
-    with Predictor(tmp_path / "run") as predictor:
-        assert predictor.status().runtime == "mindspore"
-        np.testing.assert_allclose(predictor.predict(asked)[:, 0], answers, atol=1e-6)
-        served = ServedModel("model", predictor, 1024)
-        body = json.dumps({"rows": asked.slice(0, 9).to_pylist()}).encode()
-        assert served.inputs is not None
-        request = parse_request(body, served.inputs, served.outputs, raw=served.raw)
-        answer = served.batcher.submit(request.inputs).result(60)[0][0][:, 0]
-        np.testing.assert_allclose(answer, answers[:9], atol=1e-6)
-        served.batcher.close()
+    for runtime in ("mindspore", "onnxruntime"):
+        if runtime == "onnxruntime":
+            assert write_as_onnx([str(tmp_path / "run")]) == 0
+        with Predictor(tmp_path / "run") as predictor:
+            assert predictor.status().runtime == runtime
+            np.testing.assert_allclose(predictor.predict(asked)[:, 0], answers, atol=1e-6)
+            nobody = predictor.predict(nothing.drop_columns(["clicked"]))
+            np.testing.assert_allclose(nobody[:, 0], of_nothing, atol=1e-6)
+            served = ServedModel("model", predictor, 1024)
+            body = json.dumps({"rows": asked.slice(0, 9).to_pylist()}).encode()
+            assert served.inputs is not None
+            request = parse_request(body, served.inputs, served.outputs, raw=served.raw)
+            answer = served.batcher.submit(request.inputs).result(60)[0][0][:, 0]
+            np.testing.assert_allclose(answer, answers[:9], atol=1e-6)
+            served.batcher.close()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,22 +8,19 @@ sizes that may vary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.train.export.free_slices import free_slices
 from mindspore_rec.train.export.not_exportable import NotExportableError
 from mindspore_rec.train.export.onnx_graph import names_read, replace_nodes
 
 __all__ = ["BATCH", "exported_sizes", "free_sizes"]
 
 BATCH = 1009  # a prime; no dimension of a network is a multiple of it
-_END = np.iinfo(np.int64).max
-_NEAR = 100  # a size may be the sum of an exported size and a number below this one
-_LAST = (-1, 0)  # start and end that MindSpore exports for `x[-1]`; as a slice, it has no elements
-_Ends = tuple[list[int], ...]
 
 
 def exported_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
@@ -40,13 +37,13 @@ def exported_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
 
 
 def _primes_above(least: int, count: int) -> list[int]:
-    found: list[int] = []
+    primes: list[int] = []
     number = least + 1
-    while len(found) < count:
+    while len(primes) < count:
         if all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
-            found.append(number)
+            primes.append(number)
         number += 1
-    return found
+    return primes
 
 
 def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]) -> None:
@@ -78,7 +75,7 @@ class _Sizes:
         from onnx import numpy_helper
 
         graph = self.graph
-        self._free_slices()
+        free_slices(self.model, self.inputs)
         read = {name for node in graph.node for name in names_read(node)}
         shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
         nodes: list[Any] = []
@@ -131,7 +128,7 @@ class _Sizes:
             NotExportableError: the constant has the size in another way.
         """
         whole = value.dtype.kind in "iu"
-        if whole and value.size == 1 and value.ndim == 1 and int(value[0]) in self.inputs:
+        if whole and value.shape == (1,) and int(value[0]) in self.inputs:
             return self._size(name, int(value[0]), value.dtype)
         if value.ndim and value.shape[0] in self.inputs and (value == value[:1]).all():
             return self._repeated(name, value)
@@ -168,70 +165,6 @@ class _Sizes:
             helper.make_node("Shape", [self.inputs[size]], [f"{name}/of"]),
             helper.make_node("Gather", [f"{name}/of", f"{name}/zero"], [name]),
         ]
-
-    def _free_slices(self) -> None:
-        """Count the ends of slices from the end of a dimension if its size varies.
-
-        In the exported model, the ends of `x[1:]` and `x[:-1]` are numbers near the exported size.
-        """
-        import onnx
-
-        self._change_slices(_mended)
-        known = onnx.shape_inference.infer_shapes(self.model).graph
-        dims = {
-            info.name: [size.dim_value for size in info.type.tensor_type.shape.dim]
-            for info in (*known.input, *known.value_info, *known.output)
-        }
-
-        def from_end(node: Any, starts: list[int], ends: list[int], axes: list[int]) -> _Ends:
-            sizes = dims.get(node.input[0], [])
-            of_axes = [sizes[axis] if axis < len(sizes) else 0 for axis in axes]
-            return tuple(
-                [self._from_end(*pair) for pair in zip(places, of_axes, strict=True)]
-                for places in (starts, ends)
-            )
-
-        self._change_slices(from_end)
-
-    def _change_slices(self, change: Callable[[Any, list[int], list[int], list[int]], _Ends]) -> None:
-        """Replace starts and ends of the slices whose places are constants.
-
-        Args:
-            change: function that returns starts and ends, from the node, starts, ends and axes.
-        """
-        from onnx import numpy_helper
-
-        constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
-        for node in self.graph.node:
-            if node.op_type == "Slice" and all(name in constants for name in node.input[1:]):
-                places = [constants[name].tolist() for name in node.input[1:4]]
-                for k, changed in enumerate(change(node, *places), 1):
-                    if changed != places[k - 1]:
-                        array = np.array(changed, np.int64)
-                        node.input[k] = f"{node.output[0]}/{k}"
-                        self.graph.initializer.append(numpy_helper.from_array(array, node.input[k]))
-
-    def _from_end(self, place: int, size: int) -> int:
-        """Return a place in a dimension, counted from the end if the size varies.
-
-        Args:
-            place: start or end of a slice.
-            size: exported size of the dimension, 0 if it is unknown.
-
-        Raises:
-            NotExportableError: the size is unknown and may vary.
-        """
-        if size == 0 and any(abs(place - each) < _NEAR for each in self.inputs):
-            raise NotExportableError(f"a slice up to {place} is for one batch size only")
-        if not any(abs(size - each) < _NEAR for each in self.inputs) or place <= size // 2:
-            return place
-        return _END if place >= size else place - size
-
-
-def _mended(node: Any, starts: list[int], ends: list[int], axes: list[int]) -> _Ends:
-    """Return the places of a slice; MindSpore's places for `x[-1]` are changed to select it."""
-    pairs = zip(starts, ends, strict=True)
-    return starts, [_END if pair == _LAST else pair[1] for pair in pairs]
 
 
 def _constant(name: str, array: np.ndarray) -> Any:

@@ -63,8 +63,7 @@ def export_network(
         file = Path(directory) / "network.onnx"
         with history_marks(cell) as histories, marked(cell) as marks:
             arrays = (
-                Tensor(np.zeros((sizes[spec.name], *spec.shape[1:]), spec.dtype))
-                for spec in inputs
+                Tensor(np.zeros((sizes[spec.name], *spec.shape[1:]), spec.dtype)) for spec in inputs
             )
             with syntax_level_kept():
                 ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")

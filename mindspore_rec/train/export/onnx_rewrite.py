@@ -47,9 +47,9 @@ def cut_lookups(
 
     Returns:
         Three values. The first value is the dense model, whose inputs are lookup results, other
-        inputs and parameters. The second value is the model that computes the ids of lookups; it is
-        empty if all ids and offsets are inputs. The third value is the list of lookups in the order of the
-        model.
+        inputs and parameters. The second value is the model that computes the ids and the offsets
+        of lookups; it is empty if all these are inputs. The third value is the list of lookups in
+        the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.

@@ -23,8 +23,8 @@ from mindspore_rec.common.run.network_file import (
 )
 from mindspore_rec.train.checkpoint.dense import dense_parameters
 from mindspore_rec.train.export.export_check import KEYS
-from mindspore_rec.train.export.onnx import export_network
 from mindspore_rec.train.export.not_exportable import NotExportableError
+from mindspore_rec.train.export.onnx import export_network
 from mindspore_rec.train.export.opening import cell_and_features
 from mindspore_rec.train.graph.network_inputs import input_specs
 from mindspore_rec.train.nn.tables import tables_of

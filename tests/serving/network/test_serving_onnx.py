@@ -34,9 +34,9 @@ from mindspore_rec.common.run.chain import entries
 from mindspore_rec.common.run.network_file import NETWORK
 from mindspore_rec.models import DCN, DLRM, CrossMixture, DCNv2, DeepFM, MMoE, WideDeep
 from mindspore_rec.serving import Predictor
+from mindspore_rec.train.export.not_exportable import NotExportableError
 from mindspore_rec.train.export.onnx import export_network
 from mindspore_rec.train.export.onnx_command import main
-from mindspore_rec.train.export.not_exportable import NotExportableError
 from models.common.embedding_config import EmbeddingConfig
 from models.common.features import PackedFeatures
 from tests.serving.serving_network import Marked, ids

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
+import mindspore as ms
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -70,9 +69,9 @@ def check(network: nn.Cell, specs: Sequence[TensorSpec]) -> None:
     without.set_parameters([(each, values[each.name]) for each in made.parameters])
     for name, lengths in LENGTHS.items():
         arrays = lists_of(specs, lengths)
-        for expected, found in zip(runner(*arrays), without(*arrays), strict=True):
-            assert found.shape == expected.shape, name
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        for expected, answers in zip(runner(*arrays), without(*arrays), strict=True):
+            assert answers.shape == expected.shape, name
+            np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5, err_msg=name)
     for table in tables_of(network):
         table.close()
 
@@ -151,6 +150,7 @@ class Cells(nn.Cell):
 
 
 def test_cells_with_every_option(unique: Callable[[], str]) -> None:
+    ms.set_seed(1)
     check(Cells(unique()), SPECS)
 
 
@@ -170,9 +170,9 @@ def test_buckets_of_time_differences() -> None:
     model = onnx.helper.make_model(graph, opset_imports=operators, ir_version=7)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     edges = [(1 << bits) + near for bits in range(1, 63) for near in (-1, 0, 1)]
-    given = np.array([-(1 << 63), -5, 0, 1, *edges, (1 << 63) - 1], np.int64)
+    differences = np.array([-(1 << 63), -5, 0, 1, *edges, (1 << 63) - 1], np.int64)
     for buckets in (1, 2, 32, 48):
         table = np.zeros(buckets, np.float32)
-        (found,) = session.run(None, {"difference": given, "table": table})
-        bits = [max(int(each), 0).bit_length() for each in given]
-        assert found.tolist() == [min(each, buckets - 1) for each in bits]
+        (places,) = session.run(None, {"difference": differences, "table": table})
+        bits = [max(int(each), 0).bit_length() for each in differences]
+        assert places.tolist() == [min(each, buckets - 1) for each in bits]

@@ -29,7 +29,7 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
     made: dict[str, list[Any]] = {}  # nodes that replace the node of an output
     for mark in marks:
         for product in readers.get(mark.output.name, ()):
-            for output, inputs in _found(product, mark.factors, makers, readers):
+            for output, inputs in _uses(product, mark.factors, makers, readers):
                 nodes = Nodes(f"{mark.output.name}/{output}")
                 result = mark.build(nodes, *(_typed(nodes, name, makers) for name in inputs))
                 nodes.add("Identity", result, output=output)
@@ -38,7 +38,7 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
     replace_nodes(graph, needed_nodes(every, [info.name for info in graph.output]))
 
 
-def _found(
+def _uses(
     node: Any, factors: Sequence[Any], makers: dict[str, Any], readers: dict[str, list[Any]]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the output and the inputs of each use of a mark.
@@ -53,16 +53,16 @@ def _found(
     if not factors:
         yield node.output[0], []
         return
-    found = False
+    uses = 0
     for sum_ in readers.get(node.output[0], ()):
         other = next((name for name in sum_.input if name != node.output[0]), "")
         product = makers[makers[other].input[0]] if other in makers else None
         if sum_.op_type == "Add" and product is not None and factors[0].name in product.input:
-            found = True
-            (given,) = (name for name in product.input if name != factors[0].name)
-            for output, inputs in _found(sum_, factors[1:], makers, readers):
-                yield output, [given, *inputs]
-    if not found:
+            uses += 1
+            (multiplied,) = (name for name in product.input if name != factors[0].name)
+            for output, inputs in _uses(sum_, factors[1:], makers, readers):
+                yield output, [multiplied, *inputs]
+    if not uses:
         raise NotExportableError("MindSpore exports a cell over histories in an unknown form")
 
 

@@ -92,7 +92,9 @@ class Lists:
 
 def longest_of(nodes: Nodes, counts: str) -> str:
     """Return the greatest of counts `[n]`, at least 1, int64 `[1]`."""
-    return nodes.add("Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1]))
+    return nodes.add(
+        "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
+    )
 
 
 def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None) -> Block:

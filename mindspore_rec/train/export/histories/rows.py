@@ -51,9 +51,7 @@ class DiceRows(nn.Cell):
         super().__init__(auto_prefix=False)
         self.epsilon = epsilon
 
-    def construct(
-        self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor
-    ) -> tuple[Tensor]:
+    def construct(self, x: Tensor, alpha: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor]:
         """Return the activations."""
         share = ops.sigmoid((x - mean) / ops.sqrt(variance + self.epsilon))
         return (x * (share + (1.0 - share) * alpha),)
