@@ -5,7 +5,8 @@ The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrot
 
 network.onnx   the network's model without lookups. The inputs are the network's inputs, the result
                of each lookup, and all dense parameters, whose initial values are in the file
-ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
+ids.onnx       from the network's inputs to the ids and offsets of lookups, if the network computes
+               them
 network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network. The checkpoints, not this directory, contain the rows and
@@ -63,8 +64,8 @@ class Lookup:
         combiner: 'sum', 'mean' or 'sqrtn' if the rows of each line of the ids `[B, L]` are combined
             to one row; None if each id becomes one row.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: input with the first position of each bag in ids `[N]`; None if each row of the ids
-            is a bag.
+        offsets: input of the network, or output of the model of ids, with the first position of
+            each bag in ids `[N]`; None if each row of the ids is a bag.
         weights: input with the weights of the ids of bags; None if all weights are 1.
     """
 

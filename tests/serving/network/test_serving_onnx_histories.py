@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -20,7 +21,7 @@ from mindspore_rec.train.export.graph_runner import GraphRunner
 from mindspore_rec.train.export.histories import lists
 from mindspore_rec.train.export.histories.nodes import OPERATOR_SET, Nodes
 from mindspore_rec.train.export.onnx import export_network
-from mindspore_rec.train.export.write_network import _disturb
+from mindspore_rec.train.export.write_network import _disturb, write_network
 from mindspore_rec.train.graph.network_inputs import input_specs
 from tests.support.history_networks import MeanOfHistory, clicks, schema_of
 
@@ -35,6 +36,7 @@ LENGTHS: dict[str, list[int]] = {
     "all are empty": [0, 0, 0],
     "one long": [2, 1500, 0, 3],
     "many": [k % 5 for k in range(1200)],
+    "several runs": [k % 90 for k in range(400)],
 }
 
 
@@ -152,6 +154,32 @@ class Cells(nn.Cell):
 def test_cells_with_every_option(unique: Callable[[], str]) -> None:
     ms.set_seed(1)
     check(Cells(unique()), SPECS)
+
+
+class NumberOfValues(nn.Cell):
+    """Its answer depends on the number of all values."""
+
+    def construct(self, items: Tensor, items_at: Tensor, starts: Tensor) -> Tensor:
+        return ops.cast(starts, ms.float32).expand_dims(1) / items.shape[0]
+
+
+class Search(nn.Cell):
+    """Uses an operator that MindSpore does not export."""
+
+    def construct(self, items: Tensor, items_at: Tensor, starts: Tensor) -> Tensor:
+        return ops.searchsorted(starts, starts).expand_dims(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (NumberOfValues, "is for one batch size only"),
+        (Search, "SearchSorted operator is not yet supported"),
+    ],
+)
+def test_what_is_refused(kind: type[nn.Cell], reason: str, tmp_path: Path) -> None:
+    refusal = write_network(tmp_path, kind, SPECS, None, None)
+    assert refusal is not None and reason in refusal
 
 
 def test_buckets_of_time_differences() -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["END", "OPERATOR_SET", "Nodes"]
+__all__ = ["OPERATOR_SET", "Nodes"]
 
 OPERATOR_SET = 12
 """Version of the operators: the first version whose Min and Max have integers."""
 
-END = np.iinfo(np.int64).max
-"""End of a slice that goes to the last element."""
+_END = np.iinfo(np.int64).max  # end of a slice that goes to the last element
 
 
 class Nodes:
@@ -59,7 +58,7 @@ class Nodes:
         """Return the elements from `start` to `end`, both int64 `[1]`, along an axis."""
         return self.add("Slice", x, start, end, self.constant([axis]))
 
-    def part(self, x: str, start: int, end: int = END, axis: int = 0) -> str:
+    def part(self, x: str, start: int, end: int = _END, axis: int = 0) -> str:
         """Return the elements from `start` to `end` along an axis."""
         return self.slice(x, self.constant([start]), self.constant([end]), axis)
 

@@ -145,8 +145,9 @@ def history_marks(network: nn.Cell) -> Iterator[list[Mark]]:
     try:
         for _, parent in list(network.cells_and_names()):
             for name, cell in list(parent._cells.items()):
-                if type(cell) in _STAND_INS:
-                    made = _STAND_INS[type(cell)](cell, marks)
+                kind = next((each for each in _STAND_INS if isinstance(cell, each)), None)
+                if kind is not None:
+                    made = _STAND_INS[kind](cell, marks)
                     replaced.append((parent, name, exchange(parent, name, made)))
         yield marks.made
     finally:
