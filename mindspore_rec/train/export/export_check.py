@@ -18,7 +18,7 @@ __all__ = ["KEYS", "compare"]
 KEYS = 64
 """Number of ids to test, starting from 0."""
 
-_TRIED = ((1, 3), (2, 0), (2, 40), (7, 3))  # rows of a batch, and most values of a list
+_TRIED = ((1, 3), (2, 40), (7, 3))  # rows of a batch, and most values of a list
 _MOST_ERROR = 1e-5
 
 
@@ -26,6 +26,9 @@ def compare(
     made: NetworkFile, runner: GraphRunner, tables: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
     """Compare the outputs of ONNX Runtime and MindSpore for batches of several sizes.
+
+    A batch whose lists are all empty is only given to ONNX Runtime, because some of MindSpore's
+    operators end the process on tensors without elements.
 
     Raises:
         NotExportableError: the outputs differ.
@@ -36,8 +39,10 @@ def compare(
     without.set_parameters([(each, parameters[each.name].asnumpy()) for each in made.parameters])
     rng = np.random.default_rng(1)
     most = min((table.vocabulary or KEYS for table in tables.values()), default=KEYS)
+    most = min(most, KEYS)
+    without(*_tried_inputs(made.inputs, 2, 0, most, rng))
     for rows, longest in _TRIED:
-        arrays = _tried_inputs(made.inputs, rows, longest, min(most, KEYS), rng)
+        arrays = _tried_inputs(made.inputs, rows, longest, most, rng)
         pairs = zip(made.outputs, runner(*arrays), without(*arrays), strict=True)
         for spec, one, other in pairs:
             scale = 1 + np.abs(one)
@@ -50,7 +55,10 @@ def compare(
 def _tried_inputs(
     specs: Sequence[TensorSpec], rows: int, longest: int, most: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return random inputs; rows of variable length get 0 to `longest` values."""
+    """Return random inputs; rows of variable length get 0 to `longest` values.
+
+    If `longest` is not 0, there is at least one value.
+    """
     ends = {name: np.cumsum(rng.integers(0, longest + 1, rows)) for name in _offsets_of(specs)}
     arrays = []
     for spec in specs:
@@ -58,7 +66,8 @@ def _tried_inputs(
             starts = np.concatenate(([0], ends[spec.name][:-1]))
             arrays.append(starts.astype(spec.dtype))
         else:
-            count = rows if spec.offsets is None else int(ends[spec.offsets][-1])
+            least = min(longest, 1)
+            count = rows if spec.offsets is None else max(least, int(ends[spec.offsets][-1]))
             arrays.append(_tried(spec, count, most, rng))
     return arrays
 

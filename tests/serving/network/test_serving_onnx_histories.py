@@ -136,6 +136,7 @@ class Cells(nn.Cell):
         self.third = HSTU(6, max_length=50, heads=2)
         self.padded, self.values = ToPadded(5), ToValues()
         self.from_first, self.values_from_first = ToPadded(3, "first"), ToValues("first")
+        self.plain = HistoryTransformer(1, positions=3)
         self.pool = TargetAttention(6, (4, 3, 2), softmax=True)
 
     def construct(self, items: Tensor, items_at: Tensor, starts: Tensor) -> Tensor:
@@ -147,6 +148,9 @@ class Cells(nn.Cell):
         x = x + self.values(block * 0.5, offsets, items)
         other, _ = self.from_first(x, offsets)
         x = x + self.values_from_first(other, offsets, items)
+        last, _ = self.padded(x[:, 0], offsets)
+        x = x + self.values(last, offsets, x).expand_dims(1)
+        x = x + 0.1 * self.plain(items.expand_dims(1).astype(ms.float32), offsets)
         candidate = block[:, -1] + ops.cast(mask, x.dtype).sum(1, keepdims=True)
         return self.pool(candidate, x, offsets)
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,14 @@ from mindspore_rec.train.export.not_exportable import NotExportableError
 from mindspore_rec.train.export.onnx_graph import makers_of, needed_nodes, readers_of, replace_nodes
 
 __all__ = ["insert_histories"]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """An input of a mark: its name, and whether it was converted from integers."""
+
+    name: str
+    is_whole: bool
 
 
 def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
@@ -29,9 +38,9 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
     made: dict[str, list[Any]] = {}  # nodes that replace the node of an output
     for mark in marks:
         for product in readers.get(mark.output.name, ()):
-            for output, inputs in _uses(product, mark.factors, makers, readers):
+            for output, inputs in _uses(product, mark, 0, makers, readers):
                 nodes = Nodes(f"{mark.output.name}/{output}")
-                result = mark.build(nodes, *(_typed(nodes, name, makers) for name in inputs))
+                result = mark.build(nodes, *(_name_of(nodes, each, makers) for each in inputs))
                 nodes.add("Identity", result, output=output)
                 made[output] = nodes.made
     every = [each for node in graph.node for each in made.get(node.output[0], [node])]
@@ -39,36 +48,45 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 
 
 def _uses(
-    node: Any, factors: Sequence[Any], makers: dict[str, Any], readers: dict[str, list[Any]]
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield the output and the inputs of each use of a mark.
+    node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
+) -> Iterator[tuple[str, list[_Input]]]:
+    """Yield the output and the further inputs of each use of a mark.
 
     Several uses may share their first sums, because MindSpore merges equal nodes.
 
     Args:
-        node: node that computes the sum up to the first of the factors.
-        factors: Parameters of the inputs that follow.
+        node: node that computes the sum up to input k.
+        mark: the mark.
+        k: number of the next input.
         makers, readers: nodes that compute and read each value.
     """
-    if not factors:
+    if k == len(mark.factors):
         yield node.output[0], []
         return
     uses = 0
     for sum_ in readers.get(node.output[0], ()):
-        other = next((name for name in sum_.input if name != node.output[0]), "")
-        product = makers[makers[other].input[0]] if other in makers else None
-        if sum_.op_type == "Add" and product is not None and factors[0].name in product.input:
-            uses += 1
-            (multiplied,) = (name for name in product.input if name != factors[0].name)
-            for output, inputs in _uses(sum_, factors[1:], makers, readers):
-                yield output, [multiplied, *inputs]
+        product = _product(sum_, node.output[0], makers)
+        for factor in (mark.factors[k], mark.whole_factors[k]):
+            if product is not None and factor.name in product.input:
+                uses += 1
+                (name,) = (each for each in product.input if each != factor.name)
+                whole = factor is mark.whole_factors[k]
+                for output, inputs in _uses(sum_, mark, k + 1, makers, readers):
+                    yield output, [_Input(name, whole), *inputs]
     if not uses:
         raise NotExportableError("MindSpore exports a cell over histories in an unknown form")
 
 
-def _typed(nodes: Nodes, name: str, makers: dict[str, Any]) -> str:
-    """Return the name of an integer before its conversion to float32 by the mark."""
-    maker = makers.get(name)
-    if maker is None or maker.op_type != "Cast":
-        return name
-    return nodes.cast(maker.input[0], np.int64)
+def _product(sum_: Any, partial_sum: str, makers: Mapping[str, Any]) -> Any:
+    """Return the node of the product that a mark adds to a partial sum, or None."""
+    added = makers.get(next((name for name in sum_.input if name != partial_sum), ""))
+    if sum_.op_type != "Add" or added is None or not added.input:
+        return None
+    return makers.get(added.input[0])
+
+
+def _name_of(nodes: Nodes, each: _Input, makers: Mapping[str, Any]) -> str:
+    """Return the name of an input; integers are read before their conversion to float32."""
+    if not each.is_whole:
+        return each.name
+    return nodes.cast(makers[each.name].input[0], np.int64)

@@ -18,6 +18,9 @@ Build = Callable[..., str]
 class Mark(nn.Cell):
     """A product and sums that depend on all inputs; `insert_histories` finds and replaces them.
 
+    The Parameters identify the inputs. The factor of an integer differs from the factor of a
+    float32 number, so `insert_histories` knows that the integer was converted.
+
     Args:
         number: number of the mark in the network.
         inputs: number of inputs.
@@ -35,7 +38,9 @@ class Mark(nn.Cell):
         super().__init__(auto_prefix=False)
         self.build = build
         self.output = _one(f"history:{number}")
-        self.factors = ParameterTuple([_one(f"history:{number}:{k}") for k in range(inputs)])
+        names = [f"history:{number}:{k}" for k in range(inputs)]
+        self.factors = ParameterTuple([_one(name) for name in names])
+        self.whole_factors = ParameterTuple([_one(f"{name}:whole") for name in names])
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keep the parameter names, which identify the mark."""
@@ -44,7 +49,11 @@ class Mark(nn.Cell):
         """Return the sum."""
         total = like.astype(ms.float32) * self.output
         for k in range(len(inputs)):
-            total = total + (inputs[k].astype(ms.float32) * self.factors[k]).sum()
+            if inputs[k].dtype == ms.float32:
+                product = inputs[k] * self.factors[k]
+            else:
+                product = inputs[k].astype(ms.float32) * self.whole_factors[k]
+            total = total + product.sum()
         return total
 
 

@@ -120,7 +120,7 @@ class _ToValues(nn.Cell):
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
         """Return the mark."""
         ones = ops.ones_like(values).astype(ms.float32).reshape((values.shape[0], -1))
-        like = ones[:, :1] * block[0, :1].reshape((1, -1))
+        like = ones[:, 0].reshape((-1,) + (1,) * (block.ndim - 2)) * block[0, 0]
         return self.mark(like, block, offsets)
 
 
