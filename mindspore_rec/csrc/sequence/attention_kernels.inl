@@ -132,8 +132,6 @@ void SoftmaxList(int64_t n, float* scores) {
   for (int64_t j = 0; j < n; ++j) row[j] *= scale;
 }
 
-float DotOf(int64_t n, const float* x, const float* y) { return Dot(n, x, y); }
-
 // The buckets of the differences of times of a row's query and n keys.
 MSREC_INLINE void BucketRow(int64_t n, const int64_t* times, int64_t buckets, int32_t* row_out) {
   int32_t* __restrict row = row_out;

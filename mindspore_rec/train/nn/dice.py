@@ -98,6 +98,7 @@ class Dice(nn.Cell):
             raise ValueError(f"epsilon must be greater than 0, got {epsilon}")
         if not 0 <= check_number("momentum", momentum) <= 1:
             raise ValueError(f"momentum must be in [0, 1], got {momentum}")
+        self.epsilon, self.momentum = float(epsilon), float(momentum)
         zeros = np.zeros(width, np.float32)
         self.alpha = Parameter(Tensor(zeros), name="alpha")
         self.moving_mean = Parameter(Tensor(zeros), name="moving_mean", requires_grad=False)
