@@ -11,25 +11,48 @@
 namespace msrec {
 namespace {
 
+template <int64_t kColumns>
+struct Count {
+  static constexpr int64_t kCount = kColumns;
+};
+
+// Calls fn(count, first) for columns [first, first + count), 16 or 8 columns at a time, or 1; a
+// function whose sums are local arrays of `count` elements keeps them in registers.
+template <typename Fn>
+MSREC_INLINE void ForColumnGroups(int64_t width, const Fn& fn) {
+  int64_t c = 0;
+  for (; c + 16 <= width; c += 16) fn(Count<16>{}, c);
+  if (c + 8 <= width) {
+    fn(Count<8>{}, c);
+    c += 8;
+  }
+  for (; c < width; ++c) fn(Count<1>{}, c);
+}
+
 // Writes the mean of each column, and the sum of squared deviations.
 void ColumnMoments(int64_t rows, int64_t width, const float* x, float* mean_out,
                    float* squares_out) {
-  float* __restrict mean = mean_out;
-  float* __restrict squares = squares_out;
-  for (int64_t c = 0; c < width; ++c) mean[c] = squares[c] = 0.0f;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    for (int64_t c = 0; c < width; ++c) mean[c] += row[c];
-  }
   const float share = 1.0f / static_cast<float>(rows);
-  for (int64_t c = 0; c < width; ++c) mean[c] *= share;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    for (int64_t c = 0; c < width; ++c) {
-      const float deviation = row[c] - mean[c];
-      squares[c] += deviation * deviation;
+  ForColumnGroups(width, [&](auto group, int64_t first) {
+    constexpr int64_t kCount = decltype(group)::kCount;
+    float mean[kCount] = {}, squares[kCount] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width + first;
+      for (int64_t c = 0; c < kCount; ++c) mean[c] += row[c];
     }
-  }
+    for (int64_t c = 0; c < kCount; ++c) mean[c] *= share;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width + first;
+      for (int64_t c = 0; c < kCount; ++c) {
+        const float deviation = row[c] - mean[c];
+        squares[c] += deviation * deviation;
+      }
+    }
+    for (int64_t c = 0; c < kCount; ++c) {
+      mean_out[first + c] = mean[c];
+      squares_out[first + c] = squares[c];
+    }
+  });
 }
 
 void DiceRows(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
@@ -83,15 +106,9 @@ MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, 
 // of the slopes of alpha.
 void DiceSums(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
               const float* of_output, const DiceSlopes& sums) {
-  int64_t c = 0;
-  for (; c + 16 <= width; c += 16) {
-    DiceSumsOfColumns<16>(rows, width, c, x, columns, of_output, sums);
-  }
-  if (c + 8 <= width) {
-    DiceSumsOfColumns<8>(rows, width, c, x, columns, of_output, sums);
-    c += 8;
-  }
-  for (; c < width; ++c) DiceSumsOfColumns<1>(rows, width, c, x, columns, of_output, sums);
+  ForColumnGroups(width, [&](auto group, int64_t first) {
+    DiceSumsOfColumns<decltype(group)::kCount>(rows, width, first, x, columns, of_output, sums);
+  });
 }
 
 // Writes the gradient of the inputs, given the means of the first two sums; 0 if the moments are
