@@ -55,27 +55,37 @@ void ColumnMoments(int64_t rows, int64_t width, const float* x, float* mean_out,
   });
 }
 
+// `gates_out` may be null.
 void DiceRows(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-              float* output) {
+              float* output, float* gates_out) {
   const float* __restrict alpha = columns.alpha;
   const float* __restrict mean = columns.mean;
   const float* __restrict inverse = columns.inverse;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    float* __restrict out = output + r * width;
-    for (int64_t c = 0; c < width; ++c) {
-      const float p = Sigmoid((row[c] - mean[c]) * inverse[c]);
-      out[c] = row[c] * (alpha[c] + p * (1.0f - alpha[c]));
+  const auto run = [&](auto has_gates) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width;
+      float* __restrict out = output + r * width;
+      float* __restrict gates = has_gates.kCount != 0 ? gates_out + r * width : nullptr;
+      for (int64_t c = 0; c < width; ++c) {
+        const float p = Sigmoid((row[c] - mean[c]) * inverse[c]);
+        if (has_gates.kCount != 0) gates[c] = p;
+        out[c] = row[c] * (alpha[c] + p * (1.0f - alpha[c]));
+      }
     }
+  };
+  if (gates_out != nullptr) {
+    run(Count<1>{});
+  } else {
+    run(Count<0>{});
   }
 }
 
 // The sums of `DiceSums` for `count` columns from column `first`, in memory that nothing else uses,
 // so that the compiler can compute 16 columns at once.
-template <int64_t kCount>
+template <int64_t kCount, bool kHasGates>
 MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, const float* x,
-                                    const DiceColumns& columns, const float* of_output,
-                                    const DiceSlopes& sums) {
+                                    const DiceColumns& columns, const float* gates,
+                                    const float* of_output, const DiceSlopes& sums) {
   float alpha[kCount], mean[kCount], inverse[kCount];
   float slopes[kCount] = {}, dots[kCount] = {}, alphas[kCount] = {};
   for (int64_t c = 0; c < kCount; ++c) {
@@ -86,9 +96,10 @@ MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, 
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict row = x + r * width + first;
     const float* __restrict g = of_output + r * width + first;
+    const float* __restrict gate = kHasGates ? gates + r * width + first : nullptr;
     for (int64_t c = 0; c < kCount; ++c) {
       const float normal = (row[c] - mean[c]) * inverse[c];
-      const float p = Sigmoid(normal);
+      const float p = kHasGates ? gate[c] : Sigmoid(normal);
       const float slope = g[c] * row[c] * (1.0f - alpha[c]) * p * (1.0f - p);
       slopes[c] += slope;
       dots[c] += slope * normal;
@@ -105,9 +116,14 @@ MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, 
 // Adds to the sums of the slopes of normalized inputs, of these slopes times normalized inputs, and
 // of the slopes of alpha.
 void DiceSums(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-              const float* of_output, const DiceSlopes& sums) {
+              const float* gates, const float* of_output, const DiceSlopes& sums) {
   ForColumnGroups(width, [&](auto group, int64_t first) {
-    DiceSumsOfColumns<decltype(group)::kCount>(rows, width, first, x, columns, of_output, sums);
+    constexpr int64_t kCount = decltype(group)::kCount;
+    if (gates != nullptr) {
+      DiceSumsOfColumns<kCount, true>(rows, width, first, x, columns, gates, of_output, sums);
+    } else {
+      DiceSumsOfColumns<kCount, false>(rows, width, first, x, columns, gates, of_output, sums);
+    }
   });
 }
 

@@ -90,11 +90,12 @@ struct SequenceKernels {
                                 float* memory);
   // Writes the mean and the sum of squared deviations of each column.
   void (*column_moments)(int64_t rows, int64_t width, const float* x, float* mean, float* squares);
+  // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-                    float* output);
-  // Adds the sums over these rows to `sums`.
+                    float* output, float* gates);
+  // Adds the sums over these rows to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-                    const float* of_output, const DiceSlopes& sums);
+                    const float* gates, const float* of_output, const DiceSlopes& sums);
   // Writes the gradient of x. `means` contains the means of slopes and dots, which are 0 if the
   // moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,

@@ -28,7 +28,7 @@ int64_t TargetRows(int64_t values) {
 }
 
 float* BlockMemory(int place, int64_t floats) {
-  thread_local AlignedMemory memory[5];
+  thread_local AlignedMemory memory[6];
   return static_cast<float*>(memory[place].AtLeast(sizeof(float) * static_cast<size_t>(floats)));
 }
 
@@ -71,22 +71,22 @@ TargetActivation::TargetActivation(const TargetForm& form, const TargetLayer& la
   }
 }
 
-void TargetActivation::Forward(int64_t rows, const float* x, float* output) const {
+void TargetActivation::Forward(int64_t rows, const float* x, float* output, float* gates) const {
   const SequenceKernels& kernels = ActiveSequenceKernels();
   if (dice_) {
     const DiceColumns columns = {layer_.alpha, layer_.mean, inverse_.data()};
-    kernels.dice_rows(rows, layer_.width, x, columns, output);
+    kernels.dice_rows(rows, layer_.width, x, columns, output, gates);
   } else {
     kernels.prelu_rows(rows, layer_.width, x, layer_.alpha, output);
   }
 }
 
-void TargetActivation::Sums(int64_t rows, const float* x, const float* of_output,
-                            float* sums) const {
+void TargetActivation::Sums(int64_t rows, const float* x, const float* gates,
+                            const float* of_output, float* sums) const {
   if (!dice_) return;
   const int64_t width = layer_.width;
   ActiveSequenceKernels().dice_sums(rows, width, x, {layer_.alpha, layer_.mean, inverse_.data()},
-                                    of_output, {sums, sums + width, sums + 2 * width});
+                                    gates, of_output, {sums, sums + width, sums + 2 * width});
 }
 
 void TargetActivation::Gradient(int64_t rows, const float* x, const float* of_output,

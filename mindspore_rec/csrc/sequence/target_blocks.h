@@ -23,7 +23,7 @@ struct RowBlocks {
   int64_t rows, size, blocks;
 };
 
-// Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 4 is
+// Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 5 is
 // another piece of memory, which stays until the next call with this place.
 float* BlockMemory(int place, int64_t floats);
 
@@ -57,10 +57,13 @@ class TargetActivation {
  public:
   TargetActivation(const TargetForm& form, const TargetLayer& layer);
 
-  void Forward(int64_t rows, const float* x, float* output) const;
+  // Writes the outputs. Dice also writes its gates [rows, width] for `Sums`, unless `gates` is
+  // null.
+  void Forward(int64_t rows, const float* x, float* output, float* gates = nullptr) const;
   // Adds the sums over these rows to `sums` [3 width]: first the two sums that the gradient of the
   // inputs needs, then the gradient of alpha. PReLU has only the last sum, which `Gradient` adds.
-  void Sums(int64_t rows, const float* x, const float* of_output, float* sums) const;
+  void Sums(int64_t rows, const float* x, const float* gates, const float* of_output,
+            float* sums) const;
   // Writes the gradient of the inputs. `means` [2 width] are the means over all rows of the first
   // two sums, or 0 if the moments are constants.
   void Gradient(int64_t rows, const float* x, const float* of_output, const float* means,

@@ -17,7 +17,7 @@ namespace {
 using Pass = BlockProducts::Pass;
 
 // Places of BlockMemory.
-enum { kFactor, kOfOutput, kOfInput, kOfPairs };
+enum { kFactor, kOfOutput, kOfInput, kOfPairs, kGates };
 
 // Columns of a task's sums for one layer.
 struct LayerSums {
@@ -87,21 +87,30 @@ class TargetBackward {
 
  private:
   void PlaceSums() {
-    int64_t before = 2 * form_.dim;
     for (const TargetLayer& layer : form_.layers) {
-      sums_of_.push_back(
-          {width_, width_ + layer.width * before, width_ + layer.width * (before + 1)});
-      width_ += layer.width * (before + 4);
-      before = layer.width;
+      sums_of_.push_back({0, cleared_, cleared_ + layer.width});
+      cleared_ += 4 * layer.width;
     }
-    last_sums_ = width_;
-    width_ += before + 1;
+    last_sums_ = cleared_;
+    cleared_ += form_.layers.back().width + 1;
+    width_ = cleared_;
+    int64_t before = 2 * form_.dim;
+    for (size_t k = 0; k < sums_of_.size(); ++k) {
+      sums_of_[k].weight = width_;
+      width_ += form_.layers[k].width * before;
+      before = form_.layers[k].width;
+    }
     // At most 64 tasks, and fewer if the sums of a task are large.
     constexpr int64_t kMostTasks = 64, kLeastTasks = 8, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);
-    sums_.assign(static_cast<size_t>(tasks_ * width_), 0.0f);
+    thread_local AlignedMemory memory;
+    sums_ =
+        static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(tasks_ * width_)));
+    for (int64_t task = 0; task < tasks_; ++task) std::fill_n(SumsOf(task), cleared_, 0.0f);
   }
+
+  float* SumsOf(int64_t task) const { return sums_ + task * width_; }
 
   // Calls step(sums, block, adds) for all blocks; `adds` is false for the first block of a task.
   template <typename Fn>
@@ -109,9 +118,7 @@ class TargetBackward {
     pool_->ParallelFor(tasks_, [&](int64_t task) {
       const int64_t first = task * blocks_.blocks / tasks_;
       const int64_t last = (task + 1) * blocks_.blocks / tasks_;
-      for (int64_t block = first; block < last; ++block) {
-        step(sums_.data() + task * width_, block, block > first);
-      }
+      for (int64_t block = first; block < last; ++block) step(SumsOf(task), block, block > first);
     });
   }
 
@@ -132,19 +139,21 @@ class TargetBackward {
     const TargetLayer& before = form_.layers[k - 1];
     const float* x = BlockOf(xs_[k - 1], k - 1, block);
     float* output = BlockMemory(kFactor, blocks_.size * before.width);
-    activations_[k - 1].Forward(count, x, output);
+    float* gates = BlockMemory(kGates, blocks_.size * before.width);
+    activations_[k - 1].Forward(count, x, output, gates);
     ClearRows(count, blocks_.size, before.width, output);
-    float* of_output = BlockOf(of_outputs_[k - 1], k - 1, block);
+    float* of_output = nullptr;
     if (k == form_.layers.size()) {
       of_output = LastLayer(sums, block, output);
     } else {
+      of_output = BlockOf(of_outputs_[k - 1], k - 1, block);
       const BlockProducts& products = *products_[k];
       const void* factor = products.Factor(0, form_.layers[k].width, of_input);
       products.Gradient(factor, products.Factor(1, before.width, output), adds,
                         sums + sums_of_[k].weight);
       products.Backward(factor, of_output);
     }
-    activations_[k - 1].Sums(count, x, of_output, sums + sums_of_[k - 1].activation);
+    activations_[k - 1].Sums(count, x, gates, of_output, sums + sums_of_[k - 1].activation);
   }
 
   // Returns the gradient of the last layer's output, and adds to the gradients of the last weight
@@ -237,8 +246,7 @@ class TargetBackward {
     for (size_t c = 0; c < means.size(); ++c) {
       double sum = 0.0;
       for (int64_t task = 0; task < tasks_; ++task) {
-        sum += static_cast<double>(
-            sums_[static_cast<size_t>(task * width_ + sums_of_[k].activation) + c]);
+        sum += static_cast<double>(SumsOf(task)[static_cast<size_t>(sums_of_[k].activation) + c]);
       }
       means[c] = static_cast<float>(sum / static_cast<double>(blocks_.rows));
     }
@@ -251,8 +259,7 @@ class TargetBackward {
       const int64_t first = piece * kColumns, count = std::min(kColumns, width - first);
       std::fill_n(target + first, count, 0.0f);
       for (int64_t task = 0; task < tasks_; ++task) {
-        ActiveSequenceKernels().add_row(1, count, sums_.data() + task * width_ + column + first,
-                                        target + first);
+        ActiveSequenceKernels().add_row(1, count, SumsOf(task) + column + first, target + first);
       }
     });
   }
@@ -334,9 +341,10 @@ class TargetBackward {
   std::vector<std::vector<float>> means_;
   int64_t tasks_ = 0;
   int64_t width_ = 0;      // floats of a task's sums
+  int64_t cleared_ = 0;    // the first of these floats; the others are first written, then added to
   int64_t last_sums_ = 0;  // column of the sums for the last weight and bias
   std::vector<LayerSums> sums_of_;
-  std::vector<float> sums_;     // [tasks, width_]
+  float* sums_ = nullptr;       // [tasks, width_], in memory of the calling thread
   std::vector<float> by_list_;  // [B, width of x_1]: gradients of the rows that lists add to x_1
   std::vector<float> edges_;    // [blocks, 2, dim + width of x_1]
 };
