@@ -10,6 +10,8 @@
 #include "ops/list_args.h"
 #include "ops/operator.h"
 #include "sequence/target_attention.h"
+#include "sequence/target_blocks.h"
+#include "sequence/target_gradient.h"
 #include "util/float_mode.h"
 
 namespace msrec {

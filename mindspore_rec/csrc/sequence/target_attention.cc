@@ -141,12 +141,6 @@ class TargetForward {
 
 }  // namespace
 
-int64_t TargetForm::widths() const {
-  int64_t sum = 0;
-  for (const TargetLayer& layer : layers) sum += layer.width;
-  return sum;
-}
-
 void TargetAttend(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
                   const TargetKept& kept, float* sums, ThreadPool* pool) {
   TargetForward(form, lists, inputs, kept, pool).Run();

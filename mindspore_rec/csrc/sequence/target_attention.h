@@ -16,76 +16,14 @@
 // the numbers of rows and columns, and sums of tasks are added in the order of the tasks.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "dense/program.h"
 #include "sequence/lists.h"
+#include "sequence/target_form.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
 
-struct TargetLayer {
-  int64_t width;
-  const float* weight;  // [width, width of the layer before]; of the first layer [width, 4 dim]
-  const float* bias;    // [width]
-  const float* alpha;   // [width]
-  // Dice only: the moments by which columns are normalized. A forward pass writes them if the
-  // moments are of the batch.
-  float* mean = nullptr;
-  float* variance = nullptr;
-};
-
-struct TargetForm {
-  int64_t dim = 1;
-  bool dice = false;      // otherwise PReLU
-  bool of_batch = false;  // whether Dice normalizes by the moments of the batch
-  bool softmax = false;   // whether the weights are the softmax of each list's scores
-  Precision precision = Precision::kFloat32;
-  float epsilon = 0.0f;  // is added to variances
-  std::vector<TargetLayer> layers;
-  const float* last_weight = nullptr;  // [width of the last layer]
-  float last_bias = 0.0f;
-
-  int64_t widths() const;
-};
-
-// Rows of the matrices x_k for N values: N, filled up to whole blocks.
-int64_t TargetRows(int64_t values);
-
-// What a forward pass writes for the gradient.
-struct TargetKept {
-  float* inputs;   // x_1, x_2, ...: matrices [TargetRows, width], one after the other
-  float* weights;  // [N]
-};
-
-struct TargetInputs {
-  const float* candidates;  // [B, dim]
-  const float* values;      // [N, dim]
-};
-
 // Writes the sums [B, dim], which are 0 for empty lists.
 void TargetAttend(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
                   const TargetKept& kept, float* sums, ThreadPool* pool);
-
-struct TargetLayerGradient {
-  float* weight;
-  float* bias;
-  float* alpha;
-};
-
-struct TargetGradient {
-  float* candidates;
-  float* values;
-  std::vector<TargetLayerGradient> layers;
-  float* last_weight;
-  float* last_bias;
-};
-
-// Writes the gradients. `memory` has the size TargetRows * TargetMemoryWidth.
-void TargetAttendGradient(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
-                          const TargetKept& kept, const float* of_sums,
-                          const TargetGradient& gradient, float* memory, ThreadPool* pool);
-int64_t TargetMemoryWidth(const std::vector<int64_t>& widths);
 
 }  // namespace msrec

@@ -10,7 +10,7 @@
 
 #include "sequence/lists.h"
 #include "sequence/sequence_kernels.h"
-#include "sequence/target_attention.h"
+#include "sequence/target_form.h"
 
 namespace msrec {
 
@@ -22,6 +22,9 @@ struct RowBlocks {
 
   int64_t rows, size, blocks;
 };
+
+// Rows of the matrices x_k for N values: N, filled up to whole blocks.
+int64_t TargetRows(int64_t values);
 
 // Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 5 is
 // another piece of memory, which stays until the next call with this place.

@@ -3,11 +3,12 @@
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
 // Pass k computes the gradient of x_k, of the parameters behind it, and of h_(k-1). A task computes
 // consecutive blocks and adds up their sums for the gradients of parameters.
+#include "sequence/target_gradient.h"
+
 #include <memory>
 
 #include "sequence/block_products.h"
 #include "sequence/pooling.h"
-#include "sequence/target_attention.h"
 #include "sequence/target_blocks.h"
 #include "util/aligned.h"
 

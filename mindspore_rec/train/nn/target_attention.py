@@ -15,7 +15,7 @@ from mindspore_rec.train.nn.fused.around import cells_around
 from mindspore_rec.train.nn.fused.changed import changed_inside
 from mindspore_rec.train.nn.fused.layer import COMPUTE_DTYPES
 from mindspore_rec.train.nn.fused.library import has_onednn
-from mindspore_rec.train.nn.history.operators import NO_BIAS, check_history
+from mindspore_rec.train.nn.history.operators import NO_BIAS, HistoryOperator, check_history
 from mindspore_rec.train.nn.history.target import TargetOperator, target_operator
 from mindspore_rec.train.nn.mlp import check_hidden
 
@@ -24,7 +24,42 @@ __all__ = ["TargetAttention"]
 _MOST_UNITS = 1 << 16
 
 
-class TargetAttention(nn.Cell):
+class _Parts(nn.Cell):
+    """Base of TargetAttention, which checks that the operator may replace the cells inside.
+
+    The property is in a base because the graph compiler reads the source text of a property of the
+    cell's own class, and calls a property of a base.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made_of: list[nn.Cell] = []
+
+    @property
+    def obstacle(self) -> str:
+        """Why the operator cannot replace the cells inside, or ''."""
+        cells = self._cells_inside()
+        change = changed_inside(self, cells, self._made_of)
+        for cell in cells:
+            if isinstance(cell, Dice) and cell.training != self.training:
+                change = cell, "is in another mode (set_train) than the TargetAttention"
+        if change is None:
+            return ""
+        return (
+            "one operator computes a TargetAttention, which needs the cells inside as they were "
+            f"made, but a cell of type {type(change[0]).__name__} {change[1]}"
+        )
+
+    def _cells_inside(self) -> list[nn.Cell]:
+        """Return the cells that the operator replaces."""
+        return [
+            cell
+            for cell in (self.activation, *(each for _, each in self.layers.cells_and_names()))
+            if not isinstance(cell, HistoryOperator)
+        ]
+
+
+class TargetAttention(_Parts):
     r"""Pools each history by weights that depend on the candidate, as in DIN.
 
     .. math::
@@ -152,8 +187,8 @@ class TargetAttention(nn.Cell):
         check_history(values, offsets, self.dim)
         if candidate.ndim != 2 or candidate.shape[1] != self.dim:
             raise ValueError(f"candidate must be [B, {self.dim}], got {candidate.shape}")
-        if self.change != "":
-            raise RuntimeError(self.change)
+        if self.obstacle != "":
+            raise RuntimeError(self.obstacle)
         arguments = (candidate, values, offsets, *self._parameters_in_order())
         if not self.training:
             return self.evaluation_operator(*arguments)[0]
@@ -180,26 +215,6 @@ class TargetAttention(nn.Cell):
                 parameters += (NO_BIAS, NO_BIAS)
         last = self.layers[2 * self.hidden - 2].layers[0]
         return (*parameters, last.weight, last.bias)
-
-    @property
-    def change(self) -> str:
-        """Why the operator cannot replace the cells inside, or ''."""
-        change = changed_inside(self, self._cells_inside(), self._made_of)
-        if change is None:
-            return ""
-        cell, what = change
-        return (
-            f"TargetAttention is computed by one operator, which needs the cells inside as they "
-            f"were made, and a {type(cell).__name__} {what}"
-        )
-
-    def _cells_inside(self) -> list[nn.Cell]:
-        """Return the cells that have the parameters."""
-        return [
-            cell
-            for cell in (self.activation, *(each for _, each in self.layers.cells_and_names()))
-            if isinstance(cell, (Dice, PReLU, nn.Dense, _Linear))
-        ]
 
 
 class _Linear(nn.Cell):

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "differences.h"
+#include "sequence/target_blocks.h"
+#include "sequence/target_gradient.h"
 
 namespace msrec {
 namespace {
@@ -211,6 +213,24 @@ TEST(TargetAttention, GradientsByDifferences) {
                   1e-2 * std::max(1.0, std::fabs(expected)))
           << "input " << i;
     }
+  });
+}
+
+TEST(TargetAttention, RoundedFactorsAreNearTheFormula) {
+  ThreadPool pool(2);
+  ForCases([&](TargetCase* each) {
+    const Numbers exact = each->Sums(each->candidates, each->values, each->learned, &pool);
+    const std::vector<double> expected = Formula(*each);
+    each->form.precision = Precision::kRoundedFloat32;
+    const Numbers sums = each->Sums(each->candidates, each->values, each->learned, &pool);
+    double error = 0.0, size = 0.0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      error += std::pow(sums[i] - expected[i], 2.0);
+      size += std::pow(expected[i], 2.0);
+    }
+    EXPECT_LE(std::sqrt(error), 5e-2 * std::sqrt(size));
+    // The softmax of one score is 1.
+    if (each->offsets.back() > 1) EXPECT_NE(sums, exact);
   });
 }
 

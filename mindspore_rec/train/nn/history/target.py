@@ -99,7 +99,8 @@ class TargetOperator(HistoryOperator):
         for k in range(self.layers):
             of_layer, layer = 2 + _LEARNED * k, _OF_HISTORY + _OF_LAYER * k
             gradients += (found[of_layer], found[of_layer + 1], found[of_layer + 2])
-            gradients += (ops.zeros_like(arguments[layer + 3]), ops.zeros_like(arguments[layer + 4]))
+            mean, variance = arguments[layer + 3], arguments[layer + 4]
+            gradients += (ops.zeros_like(mean), ops.zeros_like(variance))
         last = 2 + _LEARNED * self.layers
         return (*gradients, found[last], found[last + 1])
 
