@@ -11,7 +11,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
-from mindspore_rec.train.nn.history.operators import HistoryOperator
+from mindspore_rec.train.nn.history.operators import HistoryOperator, check_float32
 
 __all__ = ["Dice", "PReLU"]
 
@@ -77,6 +77,7 @@ class Dice(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError: the input is not float32.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -109,6 +110,7 @@ class Dice(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
+        check_float32(x)
         if not self.training:
             return self.of_moving(x, self.alpha, self.moving_mean, self.moving_variance)[0]
         used = self.of_batch(x, self.alpha, self.moving_mean, self.moving_variance)
@@ -160,6 +162,7 @@ class PReLU(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError: the input is not float32.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -181,4 +184,5 @@ class PReLU(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
+        check_float32(x)
         return self.activate(x, self.alpha)
