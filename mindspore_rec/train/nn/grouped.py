@@ -101,6 +101,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
+        # For mixed precision O1, MindSpore parses the called functions, and cannot parse `ops.cat`.
+        self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids."""
@@ -116,7 +118,7 @@ class GroupedEmbedding(nn.Cell):
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
             # In MindIR, `stack` would keep the first batch's number of rows.
-            of_group = lookup(ops.cat([columns[t] for t in group], -1))
+            of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
         in_order: tuple[Tensor, ...] = ()
