@@ -61,7 +61,13 @@ class Data:
     def batch(self, k: int) -> tuple[Tensor, ...]:
         """Return values, offsets, times, candidates and gradients of the output of batch k."""
         n = int(self.offsets[k, -1])
-        arrays = self.values[:n], self.offsets[k], self.times[:n], self.candidate, self.of_output[:n]
+        arrays = (
+            self.values[:n],
+            self.offsets[k],
+            self.times[:n],
+            self.candidate,
+            self.of_output[:n],
+        )
         return tuple(Tensor(np.ascontiguousarray(each)) for each in arrays)
 
 

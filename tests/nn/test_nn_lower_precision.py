@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.nn.public_cells import MODES
-from tests.support.processes import run_program
 from tests.support.nightly import NIGHTLY
+from tests.support.processes import run_program
 
 # Cells whose operators read float32 only.
 FLOAT32_ONLY = {"Dice", "HSTU", "HistoryTransformer", "PReLU", "TargetAttention"}
