@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of the cells over histories, compared with the same networks in PyTorch.
 
-A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update.
+A step is a forward pass, a backward pass (with the gradient of the values) and Adam's update. The
+gradient of the output is drawn before the step, so that no loss is part of the time.
 PyTorch runs in a process of another interpreter (`--torch-python`), on the same batches and with
 the same number of threads. Our steps and PyTorch's steps alternate. PyTorch runs each network
 padded and packed, eagerly and (without `--eager`) compiled, and the fastest form counts. The second
@@ -52,15 +53,21 @@ class Data:
         self.dim, self.longest, self.lists = dim, longest, lengths.shape[1]
         most = max(int(self.offsets[:, -1].max()), self.lists)
         self.values = rng.standard_normal((most, dim)).astype(np.float32)
-        self.target = rng.standard_normal((most, dim)).astype(np.float32)
+        self.of_output = rng.standard_normal((most, dim)).astype(np.float32)
         self.candidate = rng.standard_normal((self.lists, dim)).astype(np.float32)
         self.times = np.cumsum(rng.integers(0, 5000, most))
         self.is_static = len(set(self.offsets[:, -1].tolist())) == 1
 
     def batch(self, k: int) -> tuple[Tensor, ...]:
-        """Return values, offsets, times, candidates and targets of batch k."""
+        """Return values, offsets, times, candidates and gradients of the output of batch k."""
         n = int(self.offsets[k, -1])
-        arrays = self.values[:n], self.offsets[k], self.times[:n], self.candidate, self.target[:n]
+        arrays = (
+            self.values[:n],
+            self.offsets[k],
+            self.times[:n],
+            self.candidate,
+            self.of_output[:n],
+        )
         return tuple(Tensor(np.ascontiguousarray(each)) for each in arrays)
 
 
@@ -71,12 +78,25 @@ def drawn_lengths(kind: str, longest: int, batch: int, rng: np.random.Generator)
     return rng.integers(0, longest + 1, (BATCHES, batch))
 
 
-class Loss(nn.Cell):
-    """The sum of the squared differences between a cell's output and a target."""
+class OutputGradient(nn.Cell):
+    """Returns one number of the output, and passes a drawn gradient back to the output."""
+
+    def construct(self, output: Tensor, gradient: Tensor) -> Tensor:
+        """Return the first number of the output."""
+        return output[0, 0]
+
+    def bprop(self, output: Tensor, gradient: Tensor, out: Any, dout: Any) -> Any:
+        """Return the drawn gradient."""
+        return gradient, ops.zeros_like(gradient)
+
+
+class Network(nn.Cell):
+    """A cell over histories, behind which a drawn gradient starts the backward pass."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()
         self.net = net
+        self.end = OutputGradient()
         self.cell: nn.Cell
         if net == "din":
             self.cell = TargetAttention(dim)
@@ -86,16 +106,16 @@ class Loss(nn.Cell):
             self.cell = HSTU(dim, longest, time_buckets=TIME_BUCKETS)
 
     def construct(
-        self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, target: Tensor
+        self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, gradient: Tensor
     ) -> Tensor:
-        """Return the loss."""
+        """Return one number of the output."""
         if self.net == "din":
             output = self.cell(candidate, values, offsets)
         elif self.net == "transformer":
             output = self.cell(values, offsets)
         else:
             output = self.cell(values, offsets, times)
-        return ops.square(output - target).sum()
+        return self.end(output, gradient)
 
 
 class Step(nn.Cell):
@@ -108,19 +128,19 @@ class Step(nn.Cell):
         self.gradient = ms.value_and_grad(net, 0, self.optimizer.parameters)
 
     def construct(
-        self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, target: Tensor
+        self, values: Tensor, offsets: Tensor, times: Tensor, candidate: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss and the gradient of the values."""
-        loss, gradients = self.gradient(values, offsets, times, candidate, target)
-        return ops.depend(loss, self.optimizer(gradients[1])), gradients[0]
+        """Return one number of the output, and the gradient of the values."""
+        number, gradients = self.gradient(values, offsets, times, candidate, gradient)
+        return ops.depend(number, self.optimizer(gradients[1])), gradients[0]
 
 
 def our_run(net: str, data: Data) -> Callable[[int], float]:
     """Return a function of the step's number that runs our step and returns its seconds."""
     batches = [data.batch(k) for k in range(len(data.offsets))]
-    if net == "din":  # a target for each history
-        batches = [(*each[:4], Tensor(data.target[: data.lists])) for each in batches]
-    step = Step(Loss(net, data.dim, data.longest).set_train()).set_train()
+    if net == "din":  # an output for each history
+        batches = [(*each[:4], Tensor(data.of_output[: data.lists])) for each in batches]
+    step = Step(Network(net, data.dim, data.longest).set_train()).set_train()
     if not data.is_static:
         rows = None if net != "din" else data.lists
         shapes: list[Any] = [[None, data.dim], [data.lists + 1], [None]]
@@ -129,9 +149,9 @@ def our_run(net: str, data: Data) -> Callable[[int], float]:
         step.set_inputs(*(Tensor(shape=s, dtype=d) for s, d in zip(shapes, dtypes, strict=True)))
 
     def run(i: int) -> None:
-        loss, gradient = step(*batches[i % len(batches)])
-        if not np.isfinite(loss.asnumpy()):
-            raise ArithmeticError("the loss is not finite")
+        number, gradient = step(*batches[i % len(batches)])
+        if not np.isfinite(number.asnumpy()):
+            raise ArithmeticError("the output is not finite")
         gradient.asnumpy()
 
     return bench_common.seconds_of(run)
@@ -143,7 +163,7 @@ def torch_peer(net: str, data: Data, args: Any) -> Peer:
         "net": net, "dim": data.dim, "longest": data.longest, "threads": mr.get_num_threads(),
         "compiles": not args.eager,
     }  # fmt: skip
-    names = ("offsets", "values", "candidate", "target", "times")
+    names = ("offsets", "values", "candidate", "of_output", "times")
     arrays = {name: getattr(data, name) for name in names}
     return Peer("torch", args.torch_python, settings, arrays, "torch_sequence.py")
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         DataReceiver as DataReceiver,
         DataSender as DataSender,
     )
+    from mindspore_rec.common.stream.claims import ReplacedError as ReplacedError
     from mindspore_rec.common.stream.client import (
         LogClient as LogClient,
         LogProducer as LogProducer,

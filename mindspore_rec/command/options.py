@@ -233,7 +233,11 @@ def _add_explain(commands: Any) -> None:
     )
     _add_yaml(made)
     made.add_argument(
-        "--rows", type=_least_one, default=20_000, help="test rows to read; default: %(default)s"
+        "--rows",
+        type=_least_one,
+        default=20_000,
+        help="number of test rows to read; with --nearest, ten times as many training rows are "
+        "read; default: %(default)s",
     )
     made.add_argument(
         "--nearest", metavar="COLUMN=ID", help="show the ids whose rows are nearest to an id's row"

@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> Result:
     settings = read_settings(options.yaml)
     folder = RunFolder(options.yaml, options.run_dir)
     check_output(options.output)
-    check_not_read(options.output, options.rows, settings.source)
+    split = settings.split
+    check_not_read(options.output, options.rows, settings.source, split.valid, split.test)
     model = loaded(folder)
     schema = model.schema
     keep = options.keep.split(",") if options.keep else id_columns(schema)

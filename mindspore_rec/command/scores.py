@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+
+from mindspore_rec.common.data.sources import local_files
 
 __all__ = ["ScoreWriter", "check_not_read", "check_output", "score_names", "with_scores", "writing"]
 
@@ -89,21 +90,16 @@ def check_not_read(output: Path, *sources: Any) -> None:
         sources: paths or globs of files or folders, or tuples of them; other sources are ignored.
 
     Raises:
-        ValueError: the file is one of the sources, or in a folder that is a source.
+        ValueError: the file is one of the sources or in a folder that is a source, even under
+            another name: a link's target, or another hard link.
     """
+    if not output.exists():
+        return
     for source in sources:
-        paths = source if isinstance(source, tuple) else (source,)
-        for path in paths:
-            files = glob.glob(path, recursive=True) if isinstance(path, str) else []
-            if output.exists() and any(_is_or_contains(file, output) for file in files):
+        for path in source if isinstance(source, tuple) else (source,):
+            files = local_files(path) if isinstance(path, str) else []
+            if any(os.path.samefile(file, output) for file in files):
                 raise ValueError(f"-o {output} is a file that is read: name another file")
-
-
-def _is_or_contains(source: str, file: Path) -> bool:
-    """Return True if a source is a file, or a folder that contains the file."""
-    if os.path.isdir(source):
-        return file.resolve().is_relative_to(Path(source).resolve())
-    return os.path.samefile(file, source)
 
 
 def score_names(tasks: Sequence[str], is_probability: Sequence[bool]) -> list[str]:

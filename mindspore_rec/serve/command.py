@@ -37,7 +37,12 @@ def command_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--grpc-port", type=int, help="listen for gRPC too, at this port; 0: any that is free"
     )
-    made.add_argument("--host", default="127.0.0.1", help="to listen at; default: %(default)s")
+    made.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address or name to listen at; an address with a colon is IPv6, and :: is each IPv6 "
+        "address of the machine; default: %(default)s",
+    )
     made.add_argument("--name", default="model", help="of the model; default: %(default)s")
     add_model_arguments(made)
     add_network_arguments(made)

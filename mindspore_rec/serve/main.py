@@ -29,7 +29,7 @@ from mindspore_rec.serve.following.predictor import Predictor
 from mindspore_rec.serve.following.tiers import tiers_of
 from mindspore_rec.serve.network.own_directory import OwnDirectory
 from mindspore_rec.serve.protection.metric_files import give_back, reserve
-from mindspore_rec.serve.server.held_port import hold_port
+from mindspore_rec.serve.server.held_port import family_of, hold_port, place_of
 from mindspore_rec.serve.server.models import Models
 from mindspore_rec.serve.shared.supervisor import FATAL, Shared, supervise
 
@@ -112,7 +112,7 @@ def _listen(
     warning = checked.protection.check_address(host)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
-    place = f"{checked.protection.scheme}://{host}:{port}"
+    place = f"{checked.protection.scheme}://{place_of(host, port)}"
     return listener, f"listening at {place}/v2/models/{checked.models[0][0]}"
 
 
@@ -143,13 +143,16 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
         OSError: one of the ports is not available.
     """
     port = options.port
+    family = family_of(options.host)
     try:
-        listener = sockets.enter_context(socket.create_server((options.host, port), backlog=1024))
+        listener = sockets.enter_context(
+            socket.create_server((options.host, port), family=family, backlog=1024)
+        )
         if options.workers > 1 and options.grpc_port is not None:
             port = options.grpc_port
             sockets.enter_context(hold_port(options.host, port))
     except (OSError, OverflowError) as error:  # a port beyond 65535 is the latter
-        raise OSError(f"cannot listen at {options.host}:{port}: {error}") from None
+        raise OSError(f"cannot listen at {place_of(options.host, port)}: {error}") from None
     return listener
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from mindspore_rec import _native
+from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.common.rows.quantise import BITS
 
@@ -27,7 +28,7 @@ class QuantizedRows:
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
     Raises:
-        ValueError: an argument is out of range.
+        TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
         >>> rows = QuantizedRows(2, "int8")
@@ -50,6 +51,8 @@ class QuantizedRows:
     ) -> None:
         if rows not in BITS:
             raise ValueError(f"rows must be 'int8' or 'int4', got {rows!r}")
+        check_int("embedding_dim", embedding_dim, 1, 8192)
+        check_int("vocabulary", vocabulary, 0, 2**32 - 2)
         self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
@@ -57,7 +60,7 @@ class QuantizedRows:
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`, which are quantized as in `serving.quantize.quantize`.
+            values: float32 `[n, embedding_dim]`, quantized as in `serving.quantize.quantize`.
         """
         self._rows.upsert(keys, values)
 
@@ -74,7 +77,7 @@ class QuantizedRows:
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, int32 or int64 `[n]`, as float32 `[n, dim]`."""
+        """Return the rows of ids, int32 or int64 `[n]`: float32 `[n, embedding_dim]`."""
         return self._rows.lookup(ids)
 
     def pool(
@@ -84,7 +87,7 @@ class QuantizedRows:
         combiner: str = "sum",
         weights: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return one row per bag of ids, float32 `[bags, dim]`; the row of an empty bag is zeros.
+        """Return one row per bag, float32 `[bags, embedding_dim]`; an empty bag's row is zeros.
 
         Args:
             ids: int32 or int64 `[n]`.

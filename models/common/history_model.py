@@ -225,8 +225,11 @@ def train_command(model: HistoryModel, arguments: list[str] | None = None) -> in
         if options.save is not None and (options.seeds or options.save.exists()):
             raise ValueError("--save must be a new directory, and needs --seed in place of --seeds")
         config = _read(model, options)
+        seeds = options.seeds or [config.train.seed]
+        for seed in seeds:
+            config.data.draw(seed)  # checks the rows of all seeds before the first training
         runs = []
-        for seed in options.seeds or [config.train.seed]:
+        for seed in seeds:
             changed = dataclasses.replace(config.train, seed=seed)
             if options.epochs is not None:
                 changed = dataclasses.replace(changed, epochs=options.epochs)

@@ -7,7 +7,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.nn import MLP, FusedLayer
+from mindspore_rec.nn import MLP
 
 __all__ = ["COMPUTE_DTYPES", "check_compute_dtype", "loss_scale", "lower_precision"]
 
@@ -42,7 +42,7 @@ def lower_precision(net: nn.Cell, name: str) -> None:
         name: type of `COMPUTE_DTYPES`.
     """
     for _, cell in list(net.cells_and_names()):
-        if name == "bfloat16" and isinstance(cell, FusedLayer):
+        if name == "bfloat16" and hasattr(cell, "set_compute_dtype"):
             cell.set_compute_dtype(name)
         elif name == "float16" and isinstance(cell, MLP):
             _halve(cell)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import redis
 
-from mindspore_rec.common.tiers.redis.client import Client, Command
-from mindspore_rec.common.tiers.redis.link import (
+from mindspore_rec.cache import (
     RemoteError,
     RemoteFullError,
     RemoteUnavailableError,
     RowsLostError,
-    parse_target,
 )
+from mindspore_rec.common.tiers.redis.client import Client, Command
+from mindspore_rec.common.tiers.redis.link import parse_target
 from mindspore_rec.common.tiers.redis.nodes import Nodes
 from mindspore_rec.common.tiers.redis.tier import RedisTier
 from mindspore_rec.common.tiers.redis.wire import bucket_names, bucket_of, pack

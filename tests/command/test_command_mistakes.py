@@ -176,3 +176,10 @@ def test_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]):
     text = capsys.readouterr().out
     first = "--directory" if name == "doctor" else "clicks"
     assert ended.value.code == 0 and f"example:\n  mindspore-rec {name} {first}" in text
+
+
+def test_help_of_explain_says_which_rows_are_read(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["explain", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "test rows to read; with --nearest, ten times as many training rows are read" in text

@@ -174,6 +174,28 @@ def test_scores_replace_no_file_that_is_read(tmp_path: Path):
         check_not_read(tmp_path / "new.csv", source, None)
 
 
+@pytest.mark.parametrize("name", ["rows", "rows[1]", "what?*"])
+def test_scores_replace_no_file_that_is_read_under_another_name(tmp_path: Path, name: str):
+    folder = tmp_path / name
+    folder.mkdir()
+    path, link = folder / "part.csv", folder / "link.csv"
+    hard, target, other = (tmp_path / each for each in ("hard.csv", "target.csv", "other.csv"))
+    for each in (path, target, other):
+        each.write_text("user\n7\n")
+    hard.hardlink_to(path)
+    link.symlink_to(target)
+    pairs = [(path, hard), (hard, path), (target, link), (link, target)]
+    pairs += [(output, folder) for output in (path, link, hard, target)]
+    for output, source in pairs:
+        with pytest.raises(ValueError, match="is a file that is read"):
+            check_not_read(output, str(source))
+    check_not_read(other, str(folder), str(path), str(link), "s3://bucket/rows")
+    if name == "rows":
+        for text in (f"file://{folder}", f"{folder}/*.csv", f"{tmp_path}/**/*.csv"):
+            with pytest.raises(ValueError, match="is a file that is read"):
+                check_not_read(target, text)
+
+
 def test_names_of_scores():
     assert score_names(["clicked"], [True]) == ["probability"]
     assert score_names(["price"], [False]) == ["prediction"]

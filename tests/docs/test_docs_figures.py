@@ -47,6 +47,17 @@ def test_throughput_of_the_models() -> None:
     ]
 
 
+def test_steps_of_the_models_by_bare_products_and_tables() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    words = "stored run](results/model_step.json) with `--rounds 8`, the ratios are "
+    sentence = " ".join(text.split()).partition(words)[2].partition("). ")[0]
+    ratios = [
+        round(sizes["4096"]["float32"]["by_bare"] + 1e-9, 2)
+        for sizes in result_of("model_step")["models"].values()
+    ]
+    assert [float(each) for each in re.findall(r"\d\.\d+", sentence)] == sorted(ratios)
+
+
 def result_of(benchmark: str) -> dict[str, Any]:
     """Return the stored result of a benchmark."""
     text = (ROOT / "benchmarks" / "results" / f"{benchmark}.json").read_text(encoding="utf-8")

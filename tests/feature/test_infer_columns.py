@@ -344,6 +344,12 @@ def test_roles() -> None:
             2,
         ),
         ([1, 2, 3, 2], LabelColumn("y", positive=2), LabelColumn("y", positive=2), 2),
+        (
+            [True, False, False, False],
+            LabelColumn("y", positive="true"),
+            LabelColumn("y", positive="true"),
+            1,
+        ),
         ([1, 2, 3, 2], LabelColumn("y", binary=False), LabelColumn("y", binary=False), 8),
         (
             ["1,5", "2", "3", "2"],
@@ -387,6 +393,11 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
         GOOD,
         {"label": LabelColumn("clicked", positive=7)},
         "never is 7, .* values are 0, 1",
+    ),
+    "no positive of bools": (
+        GOOD.set_column(1, "clicked", [[False, True, True]]),
+        {"label": LabelColumn("clicked", positive="yes")},
+        "label 'clicked' has bools, so positive must be true or false, got 'yes'",
     ),
     "infinite labels": (
         {"clicked": [1.0, np.inf, 2.0]},

@@ -270,3 +270,32 @@ def test_a_time_is_read_alike_in_all_forms() -> None:
     forms: list[Any] = [texts, times, times.dt.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds]
     made = [schema.arrays_of({"user": [1, 2], "t": t}, with_label=False)["ids"] for t in forms]
     assert all(np.array_equal(each, made[0]) for each in made[1:])
+
+
+@pytest.mark.parametrize(
+    ("values", "positive", "expected"),
+    [
+        ([True, False], "True", [1, 0]),
+        ([True, False], "true", [1, 0]),
+        ([True, False], "1", [1, 0]),
+        ([True, False], 1.0, [1, 0]),
+        ([True, False], "False", [0, 1]),
+        ([True, False], False, [0, 1]),
+        (["true", "FALSE"], True, [1, 0]),
+        (["true", "False"], False, [0, 1]),
+        (["true", "True"], "True", [0, 1]),
+    ],
+)
+def test_the_positive_value_of_bools(values: list[Any], positive: Any, expected: list[int]):
+    schema = Schema([CategoryColumn("user"), LabelColumn("bought", positive=positive)])
+    rows = pa.record_batch({"user": ["a", "b"], "bought": values})
+    assert schema.labels_of(rows)[:, 0].tolist() == expected
+    assert schema.positives_of(rows).tolist() == [bool(each) for each in expected]
+
+
+@pytest.mark.parametrize("positive", ["yes", "", 7, 0.5])
+def test_bools_have_no_other_positive_value(positive: Any):
+    schema = Schema([CategoryColumn("user"), LabelColumn("bought", positive=positive)])
+    rows = pa.record_batch({"user": ["a", "b"], "bought": [True, False]})
+    with pytest.raises(ValueError, match="'bought' has bools, so positive must be true or false"):
+        schema.labels_of(rows)

@@ -73,6 +73,15 @@ def test_illegal_sizes_are_refused(
     assert message in capsys.readouterr().err
 
 
+def test_rows_of_all_seeds_are_checked_before_a_training(tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "small.yaml"
+    text = SMALL.replace("test_rows: 1000", "test_rows: 5").replace("rows: 3000", "rows: 20")
+    config.write_text(text.replace("SETTINGS", "{}").replace("epochs: 3", "epochs: 1"))
+    assert train_command(DIN, ["--config", str(config), "--seeds", "0,7"]) == 1
+    captured = capsys.readouterr()
+    assert "both labels occur, got 5 and seed 7" in captured.err and not captured.out
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("model", [DIN, BST, SASREC, HSTU], ids=lambda model: model.name)
 def test_configurations_are_read(model: HistoryModel, task: str) -> None:

@@ -25,6 +25,9 @@ from tools import quick
 
 __all__ = ["CleanRuns", "TestRun"]
 
+# So many files in one process: with all files, a process comes to its limit of memory.
+_FILES_AT_ONCE = 40
+
 
 @dataclass(frozen=True)
 class TestRun:
@@ -70,9 +73,9 @@ class CleanRuns:
         code = sorted(path for folder in folders for path in folder.rglob("*.py"))
         keys = {name: self._key(name, [name, *code]) for name in names if name not in SLOW}
         unknown = [name for name, key in keys.items() if key not in self._known]
-        if unknown:
-            tests = _runs_of_files(self._root, unknown, jobs)
-            of_file: dict[str, dict[str, Any]] = {keys[name]: {} for name in unknown}
+        for some in _pieces(unknown, _FILES_AT_ONCE * jobs):
+            tests = _runs_of_files(self._root, some, jobs)
+            of_file: dict[str, dict[str, Any]] = {keys[name]: {} for name in some}
             for test, run in tests.items():
                 of_file[keys[test.partition("::")[0]]][test] = run
             self._keep(of_file)
@@ -99,6 +102,10 @@ class CleanRuns:
         self._known = {**others, **runs}
         self._kept.parent.mkdir(parents=True, exist_ok=True)
         self._kept.write_text(json.dumps(self._known) + "\n", encoding="utf-8")
+
+
+def _pieces(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [names[first : first + size] for first in range(0, len(names), size)]
 
 
 def _runs_of_files(root: Path, files: Sequence[str], jobs: int) -> dict[str, dict[str, Any]]:

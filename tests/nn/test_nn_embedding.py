@@ -13,6 +13,7 @@ from mindspore.dataset import GeneratorDataset
 
 from mindspore_rec import (
     EmbeddingLookup,
+    GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
     StaticParameter,
@@ -314,11 +315,16 @@ def test_a_list_of_26_tables_learns(mode, unique, how) -> None:
 
 def test_a_lookup_in_a_static_table_has_no_coefficient(unique) -> None:
     config = TableConfig(4, name=unique(), vocab_size=9)
+    hashed = TableConfig(4, name=unique())
     lookups = [
         lambda: TableLookup(config, faae_coefficient=2),
         lambda: TableLookup(table=StaticParameter(config=config), faae_coefficient=2),
+        lambda: GroupedEmbedding(config=[hashed, config], faae_coefficient=2),
+        lambda: GroupedEmbedding([StaticParameter(config=config)], faae_coefficient=[2]),
     ]
     for make in lookups:
         with pytest.raises(ValueError, match="faae_coefficient is for hash tables"):
             make()
     assert TableLookup(config, faae_coefficient=1).embedding_table.name == config.name
+    both = TableConfig(4, name=unique(), vocab_size=9)
+    assert len(GroupedEmbedding(config=[hashed, both], faae_coefficient=[2, 1]).tables) == 2

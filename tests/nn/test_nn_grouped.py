@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, amp, nn, ops
 
 import mindspore_rec
 from mindspore_rec import (
@@ -159,3 +160,16 @@ def test_training_without_an_optimizer_is_an_error():
     group = GroupedEmbedding([table]).set_train()
     with pytest.raises(RuntimeError, match="no optimizer covers it"):
         group(Tensor(np.zeros((4, 1), np.int32)))
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
+@pytest.mark.parametrize("dims", [ONE_SIZE, MIXED], ids=["one_size", "mixed"])
+def test_mixed_precision_of_o1_rewrites_the_cell(mode, dims, unique, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MindSpore writes the source of the new cell
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    ms.set_context(mode=mode)
+    group = GroupedEmbedding(make_tables(unique(), dims)).set_train(False)
+    ids = Tensor(np.arange(15).reshape(3, 5), ms.int64)
+    expected = group(ids).asnumpy()
+    net = amp.auto_mixed_precision(nn.SequentialCell(group, nn.ReLU()), "O1", ms.float16)
+    np.testing.assert_array_equal(net(ids).asnumpy(), np.maximum(expected, 0))

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
@@ -77,10 +79,12 @@ def test_tables_of_two_sizes_are_evaluated_in_float16(mode: str, unique: Any) ->
     assert float(net.to_float(ms.float16)(ids).asnumpy()) == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("level", ["O2", "O3"])
+@pytest.mark.parametrize("level", ["O1", "O2", "O3"])
 def test_tables_of_two_sizes_train_in_mixed_precision(
-    pynative: None, level: str, unique: Any
+    pynative: None, level: str, unique: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # for O1, MindSpore writes the source of the new cell
+    monkeypatch.setattr(sys, "path", [*sys.path])
     net = Scores(unique())
     optimizer = LazyAdam(net.trainable_params(), 0.01)
     net = amp.auto_mixed_precision(net, level, ms.float16)

@@ -13,6 +13,7 @@ from mindspore import Tensor, nn, ops
 import mindspore_rec as mr
 from mindspore_rec.nn import MLP, Dice, HistoryTransformer, PReLU, TargetAttention, fuse
 from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.loop.amp_level import apply_amp_level
 from tests.nn.padded_histories import (
     LENGTHS,
     Padding,
@@ -211,6 +212,48 @@ def test_threads_change_no_bit():
         mr.set_num_threads(before)
     for a, b in zip(*found, strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+def test_factors_in_bfloat16_are_rounded():
+    """The result is near the result in float32, and differs from it; so are the gradients."""
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
+    lengths = [40, 0, 300]
+    cell, offsets = made(), offsets_of(lengths)
+    inputs = [drawn(3, 6, seed=1), drawn(sum(lengths), 6)]
+    parameters = cell.trainable_params()
+
+    def run(candidate: Any, values: Any) -> Any:
+        return cell(candidate, values, offsets)
+
+    exact = values_and_gradients(run, inputs, parameters)
+    cell.set_compute_dtype("bfloat16")
+    rounded = values_and_gradients(run, inputs, parameters)
+    assert any((a != b).any() for a, b in zip(exact, rounded, strict=True))
+    for a, b in zip(exact, rounded, strict=True):
+        assert np.abs(a - b).max() <= 0.1 * np.abs(a).max()
+    with pytest.raises(ValueError, match="compute_dtype must be one of"):
+        cell.set_compute_dtype("float16")
+    network = nn.SequentialCell(cell.set_compute_dtype("float32"))
+    apply_amp_level(network, "O2")
+    assert cell.compute_dtype == "bfloat16"
+
+
+def test_cells_inside_must_be_as_they_were_made(mode):
+    inputs = drawn(1, 6, seed=1), drawn(3, 6), offsets_of([3])
+    cell = made()
+    cell.activation.set_train(False)
+    with pytest.raises(RuntimeError, match="type Dice is in another mode"):
+        cell(*inputs)
+    cell.set_train()
+    cell(*inputs)
+    watched = made()
+    watched.layers[1].register_forward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="type Dice has hooks"):
+        watched(*inputs)
+    other = made()
+    other.layers[2] = nn.Identity().set_train()
+    with pytest.raises(RuntimeError, match="has taken another one's place"):
+        other(*inputs)
 
 
 def test_wrong_inputs_are_refused():

@@ -125,6 +125,9 @@ def test_arrays_outside_a_graph(mode, unique, dtype, key_dtype) -> None:
     m[np.array([5], dtype)] = 2.0
     assert (m[np.array([5], dtype)].asnumpy() == 2).all()
     assert m.erase(np.array([5], dtype)) is m and len(m) == 3
+    for number in (np.float32(2.5), np.float64(2.5), np.int64(2)):
+        assert m.put(np.array([7], dtype), number) is m
+        assert (m.get(np.array([7], dtype), False).asnumpy() == number).all()
     empty = np.zeros(0, dtype)
     assert m.get(empty).shape == (0, 2, 3) and m.contains(empty).shape == (0,)
 

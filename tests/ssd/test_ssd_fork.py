@@ -63,3 +63,11 @@ def test_a_directory_is_made_with_its_parents(tmp_path):
         with pytest.raises(FileExistsError) as raised:
             _native.make_directories(path)
         assert raised.value.filename == str(tmp_path / "file")
+
+
+@pytest.mark.parametrize("use", [_native.make_directories, _native.FileLock])
+def test_a_path_with_a_nul_is_no_shorter_path(tmp_path, use):
+    for path in (bytes(tmp_path / "a") + b"\0b", f"{tmp_path / 'a'}\0b"):
+        with pytest.raises(ValueError, match=r"path must have no NUL, got b?'.*a\\x00b'"):
+            use(path)
+    assert not list(tmp_path.iterdir())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamLimits and DeadLetterPolicy: bad values, and the arguments that they have replaced."""
+"""StreamLimits, DeadLetterPolicy, StopWhen: bad values, and the arguments that were replaced."""
 
 from __future__ import annotations
 
@@ -77,6 +77,31 @@ def test_bad_values_are_refused_in_both_forms(
         StreamLimits(**values)
     with pytest.warns(DeprecationWarning), pytest.raises(kind, match=re.escape(said)):
         source(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        ({"batches": 1.5}, TypeError, "batches must be an int, got 1.5"),
+        ({"batches": True}, TypeError, "batches must be an int, got True"),
+        ({"batches": 0}, ValueError, "batches must be in [1, 4611686018427387903], got 0"),
+        ({"seconds": "3"}, TypeError, "seconds must be a number, got '3'"),
+        ({"seconds": 0}, ValueError, "seconds must be a finite number > 0, got 0"),
+        ({"idle_seconds": True}, TypeError, "idle_seconds must be a number, got True"),
+        (
+            {"idle_seconds": math.inf},
+            ValueError,
+            "idle_seconds must be a finite number > 0, got inf",
+        ),
+        ({"watermark": "2026-01-01"}, TypeError, "watermark must be a number, got '2026-01-01'"),
+        ({"watermark": math.nan}, ValueError, "watermark must be finite, got nan"),
+    ],
+)
+def test_bad_conditions_of_the_end_are_refused(
+    values: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(said)):
+        StopWhen(**values)
 
 
 def test_settings_do_not_change() -> None:

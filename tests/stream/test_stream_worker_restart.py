@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from mindspore_rec.common.stream.claims import ReplacedError
 from mindspore_rec.common.stream.kafka_client import KafkaClient
 from mindspore_rec.stream import (
     ArrowFormat,
@@ -26,6 +25,7 @@ from mindspore_rec.stream import (
     FeatureWorker,
     Journal,
     MemoryTopic,
+    ReplacedError,
     StopWhen,
     StreamingDataset,
     StreamLimits,

@@ -8,12 +8,14 @@ import http.client
 import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pytest
 
 from tests.support.processes import ROOT, start_python
 from tests.support.waiting import wait_until
@@ -26,6 +28,17 @@ def children(pid: int) -> dict[str, int]:
         with contextlib.suppress(OSError):  # it has ended since it was listed
             found[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
     return found
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no address ::1")
 
 
 class Client:

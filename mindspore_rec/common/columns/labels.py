@@ -22,6 +22,7 @@ __all__ = [
     "NumbersOfTexts",
     "Times",
     "as_group_keys",
+    "bool_of",
     "numbers_and_legal",
     "numbers_of_texts",
     "positive_rows",
@@ -33,11 +34,11 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. Default: None, the labels
-            are already 0 and 1.
+        positive: the value that becomes 1; every other value becomes 0. For bools, True or False,
+            also as a text such as 'true'. Default: None, the labels are already 0 and 1.
 
-    Calling `apply` raises a ValueError if a label is missing or NaN, or if a label is neither 0 nor
-    1 and there is no `positive`.
+    Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
+    and there is no `positive`, or if labels are bools and `positive` is no bool.
 
     Example:
         >>> Label("income", positive="50000+").apply(pa.array(["50000+", "less"]), learn=False)
@@ -81,10 +82,14 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
 
     Raises:
         ValueError: labels are of a type that cannot be compared with `positive`.
+
+    Example:
+        >>> positive_rows("bought", pa.array([True, False]), "false").to_pylist()
+        [False, True]
     """
     values = decoded(values)
-    if pa.types.is_boolean(values.type) and positive is None:
-        return values
+    if pa.types.is_boolean(values.type):
+        return values if positive is None or bool_of(column, positive) else pc.invert(values)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
     if positive is None:
@@ -92,10 +97,31 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
         is_one, is_zero = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
         return pc.if_else(pc.or_(is_one, is_zero), is_one, None)
     if is_text(values.type):
+        if isinstance(positive, bool):
+            return pc.equal(pc.utf8_lower(values), str(positive).lower())
         return pc.equal(values, str(positive))
     if isinstance(positive, str):
         return pc.equal(as_categories(values, "text"), positive)
     return pc.equal(_as_numbers(column, values), float(positive))
+
+
+def bool_of(column: str | int, positive: Any) -> bool:
+    """Return the bool that a `positive` value means for a column of bools.
+
+    Raises:
+        ValueError: the value means no bool.
+
+    Example:
+        >>> bool_of("bought", "True"), bool_of("bought", 0)
+        (True, False)
+    """
+    text = positive.lower() if isinstance(positive, str) else positive
+    for value in (True, False):
+        if text in (str(value).lower(), str(int(value)), value):
+            return value
+    raise ValueError(
+        f"label {column!r} has bools, so positive must be true or false, got {positive!r}"
+    )
 
 
 def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.ndarray:

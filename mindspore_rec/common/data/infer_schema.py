@@ -39,7 +39,7 @@ def infer_schema(
             counts as 1, or that the label is a number.
         time: name of the column with the time of the event. Default: a column of timestamps, of
             texts of times, or of numbers that are times by their name and size, if there is one.
-        group: name of a column; metrics are also computed for each of its values. Default: none.
+        group: name of the column of groups, such as users, for the metric `gauc`. Default: none.
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read. Default: none.
         sample_rows: number of rows of the sample, at least 2. Default: 100,000.

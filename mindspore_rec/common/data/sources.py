@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-__all__ = ["DataFile", "find_files", "is_frame", "partition_types"]
+__all__ = ["DataFile", "find_files", "is_frame", "local_files", "partition_types"]
 
 _FORMATS = {
     "parquet": "parquet",
@@ -121,10 +121,7 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
     # If a file with exactly this name exists, the name is not a glob, even with wildcards.
     info = system.get_file_info([path])[0]
     if info.type == pafs.FileType.NotFound and _WILD.search(path):
-        base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
-        listed = _listed(system, base or ("/" if path.startswith("/") else "."))
-        wanted = _glob(path)
-        infos = [each for each in listed if wanted.match(_plain(each.path))]
+        infos, base = _matches(system, path)
         if not re.search(r"(^|/)[._]", path[len(base) :]):
             infos = [each for each in infos if not _hidden(_plain(each.path), base)]
         if not infos:
@@ -152,6 +149,27 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
             DataFile(name, each.path, system, each.size or 0, kind, codec, _hive(each.path))
         )
     return made
+
+
+def local_files(source: str) -> list[str]:
+    """Return the local files of a path, glob or folder, hidden files too; none for other URIs."""
+    if _URI.match(source) and not source.startswith("file://"):
+        return []
+    system, path, _ = _system_of(source, None)
+    info = system.get_file_info([path])[0]
+    if info.type == pafs.FileType.Directory:
+        return [each.path for each in _listed(system, path)]
+    if info.type == pafs.FileType.NotFound and _WILD.search(path):
+        return [each.path for each in _matches(system, path)[0]]
+    return [path] if info.type == pafs.FileType.File else []
+
+
+def _matches(system: pafs.FileSystem, path: str) -> tuple[list[pafs.FileInfo], str]:
+    """Return the files that match a glob, and the folder in front of the first wildcard."""
+    base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    listed = _listed(system, base or ("/" if path.startswith("/") else "."))
+    wanted = _glob(path)
+    return [each for each in listed if wanted.match(_plain(each.path))], base
 
 
 def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:

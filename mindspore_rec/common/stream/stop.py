@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+from mindspore_rec.common.checks import check_int, check_number
 
 __all__ = ["StopWhen"]
 
@@ -27,7 +28,7 @@ class StopWhen:
             topic.
 
     Raises:
-        ValueError: an argument is out of range.
+        TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
         >>> StopWhen(batches=10, idle_seconds=30.0).seconds is None
@@ -40,14 +41,14 @@ class StopWhen:
     idle_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if self.batches is not None and self.batches < 1:
-            raise ValueError(f"batches must be at least 1, got {self.batches}")
+        if self.batches is not None:
+            check_int("batches", self.batches, 1, (1 << 62) - 1)
         for name in ("seconds", "idle_seconds"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, got {value}")
-        if self.watermark is not None and not math.isfinite(self.watermark):
-            raise ValueError(f"watermark must be finite, got {self.watermark}")
+            if value is not None:
+                check_number(name, value, low=0, low_open=True)
+        if self.watermark is not None:
+            check_number("watermark", self.watermark)
 
     def before(self, batches: int, seconds: float, watermark: float | None) -> str:
         """Return the reason why the stream makes no further batch, or ""."""

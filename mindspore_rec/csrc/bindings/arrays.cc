@@ -24,7 +24,12 @@ IdView IdVector(const py::array& array, const std::string& argument) {
 }
 
 std::string PathOf(const py::object& path) {
-  return py::bytes(py::module_::import("os").attr("fsencode")(path));
+  std::string text = py::bytes(py::module_::import("os").attr("fsencode")(path));
+  // System calls end a path at its first NUL, so they would use another path.
+  if (text.find('\0') != std::string::npos) {
+    throw py::value_error("path must have no NUL, got " + std::string(py::repr(path)));
+  }
+  return text;
 }
 
 std::vector<py::ssize_t> WithWidth(const py::array& ids, int32_t width) {

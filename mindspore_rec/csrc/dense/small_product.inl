@@ -140,14 +140,16 @@ MSREC_INLINE void SmallProduct(int64_t m, int64_t n, int64_t k, Scalars a, const
   }
 }
 
-// Sum of 16 partial sums, of every 16th element each.
+// Sum of 16 partial sums, of every 16th element each: sums 8 apart are added, then 4, 2 and 1
+// apart.
 MSREC_INLINE float SumOf16(const float* partial) {
-  float sums[16];
-  for (int j = 0; j < 16; ++j) sums[j] = partial[j];
-  for (int half = 8; half > 0; half /= 2) {
-    for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
-  }
-  return sums[0];
+  typename Lanes<8>::Type low, high;
+  Read(partial, &low);
+  Read(partial + 8, &high);
+  low += high;
+  const typename Lanes<4>::Type fours =
+      __builtin_shufflevector(low, low, 0, 1, 2, 3) + __builtin_shufflevector(low, low, 4, 5, 6, 7);
+  return (fours[0] + fours[2]) + (fours[1] + fours[3]);
 }
 
 // Sum of products of two vectors, by 16 partial sums whatever the instruction set.

@@ -3,39 +3,17 @@
 // Operators over histories: a matrix of the values of all lists, one after the other, and int64
 // offsets of the lists. An int64 constant `form` contains the settings of an operator. Inputs that
 // an operator does not use have one element of any value.
+#include "ops/list_args.h"
 #include "ops/operator.h"
 #include "sequence/activations.h"
 #include "sequence/attention.h"
 #include "sequence/hstu.h"
 #include "sequence/norm.h"
 #include "sequence/places.h"
-#include "sequence/pooling.h"
 #include "util/float_mode.h"
 
 namespace msrec {
 namespace {
-
-const float* Floats(const Args& args, int i, const char* name, int64_t columns) {
-  if (!args.IsType(i, "float32")) {
-    throw std::invalid_argument(std::string(name) + " must be float32, got " + args.dtypes[i]);
-  }
-  if (args.ndims[i] != 2 || (columns >= 0 && args.shapes[i][1] != columns)) {
-    throw std::invalid_argument(std::string(name) + " must have the shape [N, " +
-                                (columns >= 0 ? std::to_string(columns) : "width") + "], got " +
-                                args.ShapeText(i));
-  }
-  return static_cast<const float*>(args.params[i]);
-}
-
-// Returns the lists into which the offsets of argument i divide the rows of argument `values`.
-Lists ListsOf(const Args& args, int i, int values) {
-  if (!args.IsType(i, "int64") || args.ndims[i] != 1 || args.Size(i) == 0) {
-    throw std::invalid_argument("offsets must be an int64 Tensor [B + 1], got " +
-                                args.ShapeText(i) + " of " + args.dtypes[i]);
-  }
-  return Lists(static_cast<const int64_t*>(args.params[i]), static_cast<int64_t>(args.Size(i)) - 1,
-               args.shapes[values][0]);
-}
 
 const int64_t* TimesOf(const Args& args, int i, const Lists& lists) {
   if (!args.IsType(i, "int64") || static_cast<int64_t>(args.Size(i)) != lists.values()) {
@@ -95,18 +73,6 @@ NormForm NormOf(const Args& args) {
   form.epsilon = args.Number<float>(0, "epsilon");
   form.scale = args.Data<float>(2, "the scale", args.Size(2));
   return form;
-}
-
-// Checks that argument i [B, width] has one row per list and is as wide as argument j [N, width],
-// and returns the width.
-int64_t RowsOfLists(const Args& args, int i, int j, const Lists& lists, const char* name) {
-  const int64_t width = Dimension(args.ndims, args.shapes, j, 1);
-  Floats(args, i, name, width);
-  if (args.shapes[i][0] != lists.count()) {
-    throw std::invalid_argument(std::string(name) + " must have a row for each of " +
-                                std::to_string(lists.count()) + " lists, got " + args.ShapeText(i));
-  }
-  return width;
 }
 
 // form [1 if the moments are of the batch], numbers [epsilon, ...], x, alpha
@@ -294,111 +260,6 @@ MSREC_OP(MsrHstuGradient) {
   const msrec::DefaultFloatMode float_mode;
   msrec::GatedAttendGradient(given.form, norm, given.lists, {given.qkv, attended}, of_output,
                              gradient, &ThreadPool::Global());
-}
-
-// (candidates, values, offsets) -> pairs [N, 2 dim]
-MSREC_EXPORT Shape MsrPairValuesInferShape(int* ndims, int64_t** shapes, void*) {
-  const int64_t dim = msrec::Dimension(ndims, shapes, 1, 1);
-  return {msrec::Dimension(ndims, shapes, 1), dim < 0 ? dim : 2 * dim};
-}
-MSREC_OP(MsrPairValues) {
-  args.RequireCount(4);
-  const float* values = msrec::Floats(args, 1, "values", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 2, 1);
-  const int64_t dim = msrec::RowsOfLists(args, 0, 1, lists, "candidate");
-  const float* candidates = args.Data<float>(0, "candidate", args.Size(0));
-  float* pairs = args.Data<float>(3, "the pairs", 2 * args.Size(1));
-  const msrec::DefaultFloatMode float_mode;
-  msrec::PairValues(lists, dim, candidates, values, pairs, &ThreadPool::Global());
-}
-
-// (candidates, values, offsets, gradient of the pairs) -> gradients of candidates, values
-MSREC_EXPORT std::vector<Shape> MsrPairValuesGradientInferShape(int* ndims, int64_t** shapes,
-                                                                void*) {
-  return {msrec::ShapeOf(ndims, shapes, 0), msrec::ShapeOf(ndims, shapes, 1)};
-}
-MSREC_OP(MsrPairValuesGradient) {
-  args.RequireCount(6);
-  const float* values = msrec::Floats(args, 1, "values", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 2, 1);
-  const int64_t dim = msrec::RowsOfLists(args, 0, 1, lists, "candidate");
-  const float* candidates = args.Data<float>(0, "candidate", args.Size(0));
-  const float* of_pairs = args.Data<float>(3, "the gradient of the pairs", 2 * args.Size(1));
-  float* of_candidates = args.Data<float>(4, "the gradient of candidate", args.Size(0));
-  float* of_values = args.Data<float>(5, "the gradient of values", args.Size(1));
-  const msrec::DefaultFloatMode float_mode;
-  msrec::PairValuesGradient(lists, dim, candidates, values, of_pairs, of_candidates, of_values,
-                            &ThreadPool::Global());
-}
-
-// (x, rows, offsets) -> x + the list's row
-MSREC_EXPORT Shape MsrAddRowsInferShape(int* ndims, int64_t** shapes, void*) {
-  return msrec::ShapeOf(ndims, shapes, 0);
-}
-MSREC_OP(MsrAddRows) {
-  args.RequireCount(4);
-  const float* x = msrec::Floats(args, 0, "x", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 2, 0);
-  const int64_t width = msrec::RowsOfLists(args, 1, 0, lists, "rows");
-  const float* rows = args.Data<float>(1, "rows", args.Size(1));
-  float* output = args.Data<float>(3, "the output", args.Size(0));
-  const msrec::DefaultFloatMode float_mode;
-  msrec::AddRows(lists, width, x, rows, output, &ThreadPool::Global());
-}
-
-// (gradient of the output, rows, offsets) -> gradient of rows
-MSREC_EXPORT Shape MsrAddRowsGradientInferShape(int* ndims, int64_t** shapes, void*) {
-  return msrec::ShapeOf(ndims, shapes, 1);
-}
-MSREC_OP(MsrAddRowsGradient) {
-  args.RequireCount(4);
-  const float* of_output = msrec::Floats(args, 0, "the gradient of the output", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 2, 0);
-  const int64_t width = msrec::RowsOfLists(args, 1, 0, lists, "rows");
-  float* of_rows = args.Data<float>(3, "the gradient of rows", args.Size(1));
-  const msrec::DefaultFloatMode float_mode;
-  msrec::SumRows(lists, width, of_output, of_rows, &ThreadPool::Global());
-}
-
-// (form [1 if softmax], scores [N, 1], values, offsets, like [B, dim]) -> sums [B, dim],
-//   weights [N, 1]. The operator reads only the shape of `like`.
-MSREC_EXPORT std::vector<Shape> MsrPoolValuesInferShape(int* ndims, int64_t** shapes, void*) {
-  return {msrec::ShapeOf(ndims, shapes, 4), msrec::ShapeOf(ndims, shapes, 1)};
-}
-MSREC_OP(MsrPoolValues) {
-  args.RequireCount(7);
-  const float* values = msrec::Floats(args, 2, "values", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 3, 2);
-  const msrec::PoolForm form = {msrec::RowsOfLists(args, 4, 2, lists, "candidate"),
-                                args.Number<int64_t>(0, "the form") != 0};
-  const size_t size = static_cast<size_t>(lists.values());
-  const float* scores = args.Data<float>(1, "the scores", size);
-  float* sums = args.Data<float>(5, "the sums", args.Size(4));
-  float* weights = args.Data<float>(6, "the weights", size);
-  const msrec::DefaultFloatMode float_mode;
-  msrec::PoolValues(form, lists, scores, values, weights, sums, &ThreadPool::Global());
-}
-
-// (form, weights [N, 1], values, offsets, gradient of the sums [B, dim])
-//   -> gradients of scores [N, 1], values
-MSREC_EXPORT std::vector<Shape> MsrPoolValuesGradientInferShape(int* ndims, int64_t** shapes,
-                                                                void*) {
-  return {msrec::ShapeOf(ndims, shapes, 1), msrec::ShapeOf(ndims, shapes, 2)};
-}
-MSREC_OP(MsrPoolValuesGradient) {
-  args.RequireCount(7);
-  const float* values = msrec::Floats(args, 2, "values", -1);
-  const msrec::Lists lists = msrec::ListsOf(args, 3, 2);
-  const msrec::PoolForm form = {msrec::RowsOfLists(args, 4, 2, lists, "the gradient of the sums"),
-                                args.Number<int64_t>(0, "the form") != 0};
-  const size_t size = static_cast<size_t>(lists.values());
-  const float* weights = args.Data<float>(1, "the weights", size);
-  const float* of_sums = args.Data<float>(4, "the gradient of the sums", args.Size(4));
-  float* of_scores = args.Data<float>(5, "the gradient of the scores", size);
-  float* of_values = args.Data<float>(6, "the gradient of values", args.Size(2));
-  const msrec::DefaultFloatMode float_mode;
-  msrec::PoolValuesGradient(form, lists, weights, values, of_sums, of_scores, of_values,
-                            &ThreadPool::Global());
 }
 
 // (form [1 for the batch's moments], numbers [epsilon, weights of the old and of the new moments],

@@ -11,48 +11,81 @@
 namespace msrec {
 namespace {
 
+template <int64_t kColumns>
+struct Count {
+  static constexpr int64_t kCount = kColumns;
+};
+
+// Calls fn(count, first) for columns [first, first + count), 16 or 8 columns at a time, or 1; a
+// function whose sums are local arrays of `count` elements keeps them in registers.
+template <typename Fn>
+MSREC_INLINE void ForColumnGroups(int64_t width, const Fn& fn) {
+  int64_t c = 0;
+  for (; c + 16 <= width; c += 16) fn(Count<16>{}, c);
+  if (c + 8 <= width) {
+    fn(Count<8>{}, c);
+    c += 8;
+  }
+  for (; c < width; ++c) fn(Count<1>{}, c);
+}
+
 // Writes the mean of each column, and the sum of squared deviations.
 void ColumnMoments(int64_t rows, int64_t width, const float* x, float* mean_out,
                    float* squares_out) {
-  float* __restrict mean = mean_out;
-  float* __restrict squares = squares_out;
-  for (int64_t c = 0; c < width; ++c) mean[c] = squares[c] = 0.0f;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    for (int64_t c = 0; c < width; ++c) mean[c] += row[c];
-  }
   const float share = 1.0f / static_cast<float>(rows);
-  for (int64_t c = 0; c < width; ++c) mean[c] *= share;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    for (int64_t c = 0; c < width; ++c) {
-      const float deviation = row[c] - mean[c];
-      squares[c] += deviation * deviation;
+  ForColumnGroups(width, [&](auto group, int64_t first) {
+    constexpr int64_t kCount = decltype(group)::kCount;
+    float mean[kCount] = {}, squares[kCount] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width + first;
+      for (int64_t c = 0; c < kCount; ++c) mean[c] += row[c];
     }
-  }
+    for (int64_t c = 0; c < kCount; ++c) mean[c] *= share;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width + first;
+      for (int64_t c = 0; c < kCount; ++c) {
+        const float deviation = row[c] - mean[c];
+        squares[c] += deviation * deviation;
+      }
+    }
+    for (int64_t c = 0; c < kCount; ++c) {
+      mean_out[first + c] = mean[c];
+      squares_out[first + c] = squares[c];
+    }
+  });
 }
 
+// `gates_out` may be null.
 void DiceRows(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-              float* output) {
+              float* output, float* gates_out) {
   const float* __restrict alpha = columns.alpha;
   const float* __restrict mean = columns.mean;
   const float* __restrict inverse = columns.inverse;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* __restrict row = x + r * width;
-    float* __restrict out = output + r * width;
-    for (int64_t c = 0; c < width; ++c) {
-      const float p = Sigmoid((row[c] - mean[c]) * inverse[c]);
-      out[c] = row[c] * (alpha[c] + p * (1.0f - alpha[c]));
+  const auto run = [&](auto has_gates) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* __restrict row = x + r * width;
+      float* __restrict out = output + r * width;
+      float* __restrict gates = has_gates.kCount != 0 ? gates_out + r * width : nullptr;
+      for (int64_t c = 0; c < width; ++c) {
+        const float p = Sigmoid((row[c] - mean[c]) * inverse[c]);
+        if (has_gates.kCount != 0) gates[c] = p;
+        out[c] = row[c] * (alpha[c] + p * (1.0f - alpha[c]));
+      }
     }
+  };
+  if (gates_out != nullptr) {
+    run(Count<1>{});
+  } else {
+    run(Count<0>{});
   }
 }
 
 // The sums of `DiceSums` for `count` columns from column `first`, in memory that nothing else uses,
 // so that the compiler can compute 16 columns at once.
-template <int64_t kCount>
+template <int64_t kCount, bool kHasGates>
 MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, const float* x,
-                                    const DiceColumns& columns, const float* of_output,
-                                    const DiceSlopes& sums) {
+                                    const DiceColumns& columns, const float* gates,
+                                    const float* of_output, const DiceSlopes& sums) {
   float alpha[kCount], mean[kCount], inverse[kCount];
   float slopes[kCount] = {}, dots[kCount] = {}, alphas[kCount] = {};
   for (int64_t c = 0; c < kCount; ++c) {
@@ -63,9 +96,10 @@ MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, 
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict row = x + r * width + first;
     const float* __restrict g = of_output + r * width + first;
+    const float* __restrict gate = kHasGates ? gates + r * width + first : nullptr;
     for (int64_t c = 0; c < kCount; ++c) {
       const float normal = (row[c] - mean[c]) * inverse[c];
-      const float p = Sigmoid(normal);
+      const float p = kHasGates ? gate[c] : Sigmoid(normal);
       const float slope = g[c] * row[c] * (1.0f - alpha[c]) * p * (1.0f - p);
       slopes[c] += slope;
       dots[c] += slope * normal;
@@ -82,16 +116,15 @@ MSREC_INLINE void DiceSumsOfColumns(int64_t rows, int64_t width, int64_t first, 
 // Adds to the sums of the slopes of normalized inputs, of these slopes times normalized inputs, and
 // of the slopes of alpha.
 void DiceSums(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-              const float* of_output, const DiceSlopes& sums) {
-  int64_t c = 0;
-  for (; c + 16 <= width; c += 16) {
-    DiceSumsOfColumns<16>(rows, width, c, x, columns, of_output, sums);
-  }
-  if (c + 8 <= width) {
-    DiceSumsOfColumns<8>(rows, width, c, x, columns, of_output, sums);
-    c += 8;
-  }
-  for (; c < width; ++c) DiceSumsOfColumns<1>(rows, width, c, x, columns, of_output, sums);
+              const float* gates, const float* of_output, const DiceSlopes& sums) {
+  ForColumnGroups(width, [&](auto group, int64_t first) {
+    constexpr int64_t kCount = decltype(group)::kCount;
+    if (gates != nullptr) {
+      DiceSumsOfColumns<kCount, true>(rows, width, first, x, columns, gates, of_output, sums);
+    } else {
+      DiceSumsOfColumns<kCount, false>(rows, width, first, x, columns, gates, of_output, sums);
+    }
+  });
 }
 
 // Writes the gradient of the inputs, given the means of the first two sums; 0 if the moments are

@@ -73,7 +73,7 @@ void Dice(const DiceForm& form, const float* x, float* output, ThreadPool* pool)
   const DiceColumns columns = {form.alpha, form.mean, inverse.data()};
   ForActivationBlocks(form.rows, pool, [&](int64_t, int64_t first, int64_t count) {
     ActiveSequenceKernels().dice_rows(count, form.width, x + first * form.width, columns,
-                                      output + first * form.width);
+                                      output + first * form.width, nullptr);
   });
 }
 
@@ -85,7 +85,7 @@ void DiceGradientOf(const DiceForm& form, const float* x, const float* of_output
   std::vector<float> partial(static_cast<size_t>(ActivationBlocks(form.rows) * 3 * width));
   ForActivationBlocks(form.rows, pool, [&](int64_t block, int64_t first, int64_t count) {
     float* sums = partial.data() + block * 3 * width;
-    ActiveSequenceKernels().dice_sums(count, width, x + first * width, columns,
+    ActiveSequenceKernels().dice_sums(count, width, x + first * width, columns, nullptr,
                                       of_output + first * width,
                                       {sums, sums + width, sums + 2 * width});
   });

@@ -105,9 +105,11 @@ MSREC_INLINE float RowMost(const float* x, int64_t filled) {
   for (int64_t j = kSums; j < filled; j += kSums) {
     for (int64_t l = 0; l < kSums; ++l) most[l] = x[j + l] > most[l] ? x[j + l] : most[l];
   }
-  float all = most[0];
-  for (int64_t l = 1; l < kSums; ++l) all = most[l] > all ? most[l] : all;
-  return all;
+  for (int64_t half = kSums / 2; half > 0; half /= 2) {
+    for (int64_t l = 0; l < half; ++l)
+      most[l] = most[l + half] > most[l] ? most[l + half] : most[l];
+  }
+  return most[0];
 }
 
 // Replaces the scores of n keys by exp(score - largest) and returns the sum.
@@ -131,8 +133,6 @@ void SoftmaxList(int64_t n, float* scores) {
   const float scale = 1.0f / sum;
   for (int64_t j = 0; j < n; ++j) row[j] *= scale;
 }
-
-float DotOf(int64_t n, const float* x, const float* y) { return Dot(n, x, y); }
 
 // The buckets of the differences of times of a row's query and n keys.
 MSREC_INLINE void BucketRow(int64_t n, const int64_t* times, int64_t buckets, int32_t* row_out) {

@@ -18,6 +18,7 @@ MSREC_INLINE float SiluSlope(float x) {
 // Additional memory of the loops, behind the memory of the attention.
 struct GateSpace {
   float* activated;     // [length, 3 width]
+  float* slopes;        // [length, 3 width]: of the activations; of the gradient
   float* of_activated;  // [length, 3 width]; of the gradient
   float* normal;        // [length, width]
   float* of_normal;     // [length, width]
@@ -25,14 +26,15 @@ struct GateSpace {
 };
 
 int64_t GatedMemory(const AttentionForm& form, int64_t length) {
-  return AttentionMemory(form, length) + 9 * length * form.heads * form.dim;
+  return AttentionMemory(form, length) + 12 * length * form.heads * form.dim;
 }
 
 MSREC_INLINE GateSpace GateSpaceOf(const AttentionForm& form, int64_t length, float* memory) {
   const int64_t size = length * form.heads * form.dim;
   GateSpace space;
   space.activated = memory + AttentionMemory(form, length);
-  space.of_activated = space.activated + 3 * size;
+  space.slopes = space.activated + 3 * size;
+  space.of_activated = space.slopes + 3 * size;
   space.normal = space.of_activated + 3 * size;
   space.of_normal = space.normal + size;
   space.of_attended = space.of_normal + size;
@@ -46,6 +48,21 @@ MSREC_INLINE void ActivateParts(int64_t length, int64_t width, const float* proj
     const float* __restrict from = projected + i * 4 * width;
     float* __restrict to = activated + i * 3 * width;
     for (int64_t c = 0; c < 3 * width; ++c) to[c] = Silu(from[c]);
+  }
+}
+
+// Writes the SiLU and its slope.
+MSREC_INLINE void ActivatePartsAndSlopes(int64_t length, int64_t width, const float* projected,
+                                         float* activated, float* slopes) {
+  for (int64_t i = 0; i < length; ++i) {
+    const float* __restrict from = projected + i * 4 * width;
+    float* __restrict to = activated + i * 3 * width;
+    float* __restrict slope = slopes + i * 3 * width;
+    for (int64_t c = 0; c < 3 * width; ++c) {
+      const float sigmoid = Sigmoid(from[c]);
+      to[c] = from[c] * sigmoid;
+      slope[c] = sigmoid + from[c] * sigmoid * (1.0f - sigmoid);
+    }
   }
 }
 
@@ -68,6 +85,9 @@ void GatedAttendListGradient(const AttentionForm& form, const AttentionList& lis
                              float* of_projected, const GatedSums& sums, float* memory) {
   const int64_t width = form.heads * form.dim;
   const GateSpace space = GateSpaceOf(form, list.length, memory);
+  // Whole rows come first: the processor fetches them ahead, but not the gates, a piece of each
+  // row.
+  ActivatePartsAndSlopes(list.length, width, list.qkv, space.activated, space.slopes);
   NormRows(list.length, width, attended, norm.scale, norm.shift, norm.epsilon, space.normal);
   for (int64_t i = 0; i < list.length; ++i) {
     const float* __restrict gate = list.qkv + i * 4 * width + 3 * width;
@@ -82,14 +102,13 @@ void GatedAttendListGradient(const AttentionForm& form, const AttentionList& lis
   }
   NormRowsGradient(list.length, width, attended, norm.scale, norm.epsilon, space.of_normal,
                    space.of_attended, sums.scale, sums.shift);
-  ActivateParts(list.length, width, list.qkv, space.activated);
   AttendListGradient(form, {list.length, space.activated, list.times}, space.of_attended,
                      space.of_activated, sums.biases, memory);
   for (int64_t i = 0; i < list.length; ++i) {
-    const float* __restrict x = list.qkv + i * 4 * width;
+    const float* __restrict slope = space.slopes + i * 3 * width;
     const float* __restrict g = space.of_activated + i * 3 * width;
     float* __restrict out = of_projected + i * 4 * width;
-    for (int64_t c = 0; c < 3 * width; ++c) out[c] = g[c] * SiluSlope(x[c]);
+    for (int64_t c = 0; c < 3 * width; ++c) out[c] = g[c] * slope[c];
   }
 }
 

@@ -39,6 +39,10 @@ Lists::Lists(const int64_t* offsets, int64_t count, int64_t values)
   }
 }
 
+int64_t Lists::ListOf(int64_t value) const {
+  return std::upper_bound(offsets_, offsets_ + count_ + 1, value) - offsets_ - 1;
+}
+
 std::vector<ListTask> DivideLists(const Lists& lists, Work work) {
   double total = 0.0;
   for (int64_t i = 0; i < lists.count(); ++i) total += WorkOf(lists.length(i), work);

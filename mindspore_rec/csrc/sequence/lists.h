@@ -22,6 +22,8 @@ class Lists {
   int64_t begin(int64_t i) const { return offsets_[i]; }
   int64_t length(int64_t i) const { return offsets_[i + 1] - offsets_[i]; }
   int64_t longest() const { return longest_; }
+  // Returns the list that contains a value.
+  int64_t ListOf(int64_t value) const;
 
  private:
   const int64_t* offsets_;

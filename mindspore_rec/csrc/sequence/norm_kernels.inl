@@ -32,10 +32,12 @@ MSREC_INLINE RowMoments MomentsOf(int64_t width, const float* x, float epsilon, 
   return {mean, 1.0f / SquareRoot(variance + epsilon)};
 }
 
-void NormRows(int64_t rows, int64_t width, const float* x, const float* scale, const float* shift,
-              float epsilon, float* output) {
+void NormRows(int64_t rows, int64_t width, const float* x, const float* scale_in,
+              const float* shift_in, float epsilon, float* output) {
+  const float* __restrict scale = scale_in;
+  const float* __restrict shift = shift_in;
   for (int64_t r = 0; r < rows; ++r) {
-    float* out = output + r * width;
+    float* __restrict out = output + r * width;
     const RowMoments moments = MomentsOf(width, x + r * width, epsilon, out);
     for (int64_t c = 0; c < width; ++c) {
       out[c] = out[c] * moments.inverse * scale[c] + shift[c];
@@ -43,10 +45,13 @@ void NormRows(int64_t rows, int64_t width, const float* x, const float* scale, c
   }
 }
 
-void NormRowsGradient(int64_t rows, int64_t width, const float* x, const float* scale,
-                      float epsilon, const float* of_output, float* of_x, float* of_scale,
-                      float* of_shift) {
+void NormRowsGradient(int64_t rows, int64_t width, const float* x, const float* scale_in,
+                      float epsilon, const float* of_output, float* of_x, float* of_scale_out,
+                      float* of_shift_out) {
   const float share = 1.0f / static_cast<float>(width);
+  const float* __restrict scale = scale_in;
+  float* __restrict of_scale = of_scale_out;
+  float* __restrict of_shift = of_shift_out;
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict g = of_output + r * width;
     float* __restrict out = of_x + r * width;

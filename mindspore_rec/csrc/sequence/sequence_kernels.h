@@ -53,6 +53,15 @@ struct DiceSlopes {
   float* alpha;   // of the slopes of alpha
 };
 
+// Sizes of a product. The rows of b and c are `ldb` and `ldc` floats apart; element (i, p) of a is
+// a[i row_step + p step].
+struct SmallShape {
+  int64_t m, n, k;
+  int64_t row_step, step;
+  int64_t ldb, ldc;
+  bool adds;  // to c
+};
+
 struct SequenceKernels {
   const char* name;
   // Returns the floats of memory that the loops over a list of `length` rows need.
@@ -81,11 +90,12 @@ struct SequenceKernels {
                                 float* memory);
   // Writes the mean and the sum of squared deviations of each column.
   void (*column_moments)(int64_t rows, int64_t width, const float* x, float* mean, float* squares);
+  // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-                    float* output);
-  // Adds the sums over these rows to `sums`.
+                    float* output, float* gates);
+  // Adds the sums over these rows to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
-                    const float* of_output, const DiceSlopes& sums);
+                    const float* gates, const float* of_output, const DiceSlopes& sums);
   // Writes the gradient of x. `means` contains the means of slopes and dots, which are 0 if the
   // moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
@@ -97,7 +107,27 @@ struct SequenceKernels {
                          const float* of_output, float* of_x, float* of_alpha);
   // Replaces n scores by their softmax.
   void (*softmax_list)(int64_t n, float* scores);
-  float (*dot)(int64_t n, const float* x, const float* y);
+  // Writes pairs [count, 2 dim]: each value, and its product with the candidate.
+  void (*pair_rows)(int64_t count, int64_t dim, const float* candidate, const float* values,
+                    float* pairs);
+  // Adds to the gradients of the values and of the candidate.
+  void (*pair_rows_gradient)(int64_t count, int64_t dim, const float* candidate,
+                             const float* values, const float* of_pairs, float* of_values,
+                             float* of_candidate);
+  // Adds a row to each row of x [count, width].
+  void (*add_row)(int64_t count, int64_t width, const float* row, float* x);
+  // Adds the sum of the rows of x, or their weighted sum, to a row.
+  void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);
+  void (*sum_weighted)(int64_t count, int64_t width, const float* weights, const float* x,
+                       float* sum);
+  // Writes the rows weights[j] * row.
+  void (*weigh_rows)(int64_t count, int64_t width, const float* weights, const float* row,
+                     float* x);
+  // Writes the product of each row of x with a row, plus `shift`.
+  void (*dot_rows)(int64_t count, int64_t width, const float* x, const float* row, float shift,
+                   float* dots);
+  // Computes c [m, n] = a [m, k] b [k, n], or c += a b.
+  void (*multiply)(const SmallShape& shape, const float* a, const float* b, float* c);
 };
 
 // Returns the kernels for the instruction set `name`, or null if this CPU does not support the set.

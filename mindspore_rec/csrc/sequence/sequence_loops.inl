@@ -7,6 +7,7 @@
 #include "sequence/attention_kernels.inl"
 #include "sequence/hstu_kernels.inl"
 #include "sequence/norm_kernels.inl"
+#include "sequence/pooling_kernels.inl"
 #include "sequence/sequence_kernels.h"
 
 namespace msrec {
@@ -28,6 +29,13 @@ const SequenceKernels MSREC_SEQUENCE_SYMBOL = {MSREC_SEQUENCE_NAME,
                                                PReluRows,
                                                PReluGradient,
                                                SoftmaxList,
-                                               DotOf};
+                                               PairRows,
+                                               PairRowsGradient,
+                                               AddRow,
+                                               SumRows,
+                                               SumWeighted,
+                                               WeighRows,
+                                               DotRows,
+                                               MultiplySmall};
 
 }  // namespace msrec

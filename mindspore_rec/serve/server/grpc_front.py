@@ -28,6 +28,7 @@ from mindspore_rec.serve.server.grpc_messages import (
     read_infer,
     read_message,
 )
+from mindspore_rec.serve.server.held_port import place_of
 from mindspore_rec.serve.server.http import EXTENSIONS, Front
 from mindspore_rec.serve.server.model_reports import configuration
 from mindspore_rec.version import __version__
@@ -250,8 +251,7 @@ class GrpcServer:
     def address(self) -> str:
         """Return the server's address, with the scheme."""
         scheme = "grpc" if self._credentials is None else "grpcs"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{self.port}"
+        return f"{scheme}://{place_of(self.host, self.port)}"
 
     async def start(self) -> None:
         """Listen and answer.
@@ -269,8 +269,7 @@ class GrpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server, POOL)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        place = f"{host}:{self.port}"
+        place = place_of(self.host, self.port)
         try:
             if self._credentials is None:
                 self.port = self._server.add_insecure_port(place)

@@ -1,11 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that only the processes of one server can use, although each process binds the port."""
+"""Addresses of a server, and a port that all processes of one server bind, but no others."""
 
 from __future__ import annotations
 
 import socket
 
-__all__ = ["hold_port"]
+__all__ = ["family_of", "hold_port", "place_of"]
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the family of an address: IPv6 if it has a colon, and IPv4 for other addresses.
+
+    Example:
+        >>> family_of("::1").name, family_of("localhost").name
+        ('AF_INET6', 'AF_INET')
+    """
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def place_of(host: str, port: int) -> str:
+    """Return host and port as in a URL.
+
+    Example:
+        >>> place_of("::1", 8000), place_of("127.0.0.1", 8000)
+        ('[::1]:8000', '127.0.0.1:8000')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def hold_port(host: str, port: int) -> socket.socket:
@@ -18,7 +38,7 @@ def hold_port(host: str, port: int) -> socket.socket:
     function fail as long as the reserving socket is open. The reserving socket gets no connections.
 
     Args:
-        host: IPv4 address or host name to bind.
+        host: address or host name to bind.
         port: port to bind, in [1, 65535].
 
     Raises:
@@ -30,7 +50,7 @@ def hold_port(host: str, port: int) -> socket.socket:
         Traceback (most recent call last):
         OSError: [Errno 98] Address already in use
     """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(family_of(host), socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT
         sock.bind((host, port))

@@ -9,7 +9,6 @@ from pathlib import Path
 from mindspore import nn
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.train.nn.fused.layer import FusedLayer
 
 __all__ = ["AMP_LEVELS", "apply_amp_level"]
 
@@ -45,7 +44,8 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
     check_one_of("amp_level", amp_level, AMP_LEVELS)
     if amp_level == "O0" or (amp_level == "auto" and not _multiplies_bfloat16()):
         return
-    layers = [cell for _, cell in network.cells_and_names() if isinstance(cell, FusedLayer)]
+    cells = [cell for _, cell in network.cells_and_names()]
+    layers = [cell for cell in cells if hasattr(cell, "set_compute_dtype")]
     if not layers and amp_level != "auto":
         raise ValueError(
             f"amp_level must be 'O0' for a network without layers of mindspore_rec.nn, got "

@@ -11,7 +11,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
-from mindspore_rec.train.nn.history.operators import HistoryOperator
+from mindspore_rec.train.nn.history.operators import HistoryOperator, check_float32
 
 __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
@@ -77,6 +77,7 @@ class Dice(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError: the input is not float32.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -98,6 +99,7 @@ class Dice(nn.Cell):
             raise ValueError(f"epsilon must be greater than 0, got {epsilon}")
         if not 0 <= check_number("momentum", momentum) <= 1:
             raise ValueError(f"momentum must be in [0, 1], got {momentum}")
+        self.epsilon, self.momentum = float(epsilon), float(momentum)
         zeros = np.zeros(width, np.float32)
         self.alpha = Parameter(Tensor(zeros), name="alpha")
         self.moving_mean = Parameter(Tensor(zeros), name="moving_mean", requires_grad=False)
@@ -108,6 +110,7 @@ class Dice(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
+        check_float32(x)
         if not self.training:
             return self.of_moving(x, self.alpha, self.moving_mean, self.moving_variance)[0]
         used = self.of_batch(x, self.alpha, self.moving_mean, self.moving_variance)
@@ -159,6 +162,7 @@ class PReLU(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError: the input is not float32.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -180,4 +184,5 @@ class PReLU(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
+        check_float32(x)
         return self.activate(x, self.alpha)

@@ -10,7 +10,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.nn.grouped_lookup import GroupedLookup
 from mindspore_rec.train.nn.join import join_columns
-from mindspore_rec.train.nn.lookup import check_coefficient, check_padding_key
+from mindspore_rec.train.nn.lookup import check_coefficient, check_counts, check_padding_key
 from mindspore_rec.train.nn.new_tables import new_table
 from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.table_parameter import TableParameter
@@ -34,7 +34,8 @@ class GroupedEmbedding(nn.Cell):
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, as for
-            `HashEmbeddingLookup`; one number for all columns, or one per column. Default: 1.
+            `HashEmbeddingLookup`; one number for all columns, or one per column. Columns of static
+            tables have coefficient 1. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -82,7 +83,7 @@ class GroupedEmbedding(nn.Cell):
         if tables is not REQUIRED and config is not None:
             raise ValueError("tables must be left out if config= is passed, which makes them")
         columns: list[Any] = list(tables if config is None else config)
-        coefficients = _coefficients(faae_coefficient, len(columns))
+        coefficients = _coefficients(faae_coefficient, columns)
         if config is not None:
             columns = _new_tables(columns)
         _check_tables(columns)
@@ -100,6 +101,8 @@ class GroupedEmbedding(nn.Cell):
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
         self.join = join_columns(len(columns))
+        # For mixed precision O1, MindSpore parses the called functions, and cannot parse `ops.cat`.
+        self.concat = ops.Concat(-1)
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids."""
@@ -115,7 +118,7 @@ class GroupedEmbedding(nn.Cell):
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
             # In MindIR, `stack` would keep the first batch's number of rows.
-            of_group = lookup(ops.cat([columns[t] for t in group], -1))
+            of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
         in_order: tuple[Tensor, ...] = ()
@@ -155,8 +158,13 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
     return tables
 
 
-def _coefficients(numbers: Any, columns: int) -> list[int]:
-    each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * columns
-    if len(each) != columns:
-        raise ValueError(f"faae_coefficient must be one number or {columns}, got {len(each)}")
-    return [check_coefficient(value) for value in each]
+def _coefficients(numbers: Any, columns: list[Any]) -> list[int]:
+    """Return each column's coefficient; only columns of hash tables may have more than 1."""
+    count = len(columns)
+    each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * count
+    if len(each) != count:
+        raise ValueError(f"faae_coefficient must be one number or {count}, got {len(each)}")
+    each = [check_coefficient(value) for value in each]
+    for coefficient, column in zip(each, columns, strict=True):
+        check_counts(column.config if isinstance(column, TableParameter) else column, coefficient)
+    return each

@@ -7,22 +7,59 @@ from collections.abc import Sequence
 from typing import Any
 
 from mindspore import Parameter, Tensor, nn, ops
-from mindspore.common.initializer import XavierUniform, Zero, initializer
+from mindspore.common.initializer import Initializer, XavierUniform, Zero, initializer
 
 from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.train.nn.dice import Dice, PReLU
-from mindspore_rec.train.nn.fused.layer import FusedLayer
-from mindspore_rec.train.nn.fused.program import Columns, Program
-from mindspore_rec.train.nn.history.operators import HistoryOperator, check_history
-from mindspore_rec.train.nn.history.pooling import AddRows, PairValues, PoolValues
-from mindspore_rec.train.nn.mlp import MLP, check_hidden
+from mindspore_rec.train.nn.fused.around import cells_around
+from mindspore_rec.train.nn.fused.changed import changed_inside
+from mindspore_rec.train.nn.fused.layer import COMPUTE_DTYPES
+from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.history.operators import NO_BIAS, HistoryOperator, check_history
+from mindspore_rec.train.nn.history.target import TargetOperator, target_operator
+from mindspore_rec.train.nn.mlp import check_hidden
 
 __all__ = ["TargetAttention"]
 
 _MOST_UNITS = 1 << 16
 
 
-class TargetAttention(nn.Cell):
+class _Parts(nn.Cell):
+    """Base of TargetAttention, which checks that the operator may replace the cells inside.
+
+    The property is in a base because the graph compiler reads the source text of a property of the
+    cell's own class, and calls a property of a base.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made_of: list[nn.Cell] = []
+
+    @property
+    def obstacle(self) -> str:
+        """Why the operator cannot replace the cells inside, or ''."""
+        cells = self._cells_inside()
+        change = changed_inside(self, cells, self._made_of)
+        for cell in cells:
+            if isinstance(cell, Dice) and cell.training != self.training:
+                change = cell, "is in another mode (set_train) than the TargetAttention"
+        if change is None:
+            return ""
+        return (
+            "one operator computes a TargetAttention, which needs the cells inside as they were "
+            f"made, but a cell of type {type(change[0]).__name__} {change[1]}"
+        )
+
+    def _cells_inside(self) -> list[nn.Cell]:
+        """Return the cells that the operator replaces."""
+        return [
+            cell
+            for cell in (self.activation, *(each for _, each in self.layers.cells_and_names()))
+            if not isinstance(cell, HistoryOperator)
+        ]
+
+
+class TargetAttention(_Parts):
     r"""Pools each history by weights that depend on the candidate, as in DIN.
 
     .. math::
@@ -34,10 +71,11 @@ class TargetAttention(nn.Cell):
     large norm.
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
-    the number of values. The joined input of the MLP is never stored. The first layer is linear in
-    the candidate, the value and their product. So two products, one over the batch and one over the
-    values, replace the product over the joined input. In training, Dice normalizes by the moments
-    of all values of the batch, which contain no padding.
+    the number of values. One operator computes the whole attention, in blocks of values that stay
+    in the processor's cache. The joined input of the MLP is never stored. The first layer is linear
+    in the candidate, the value and their product. So the operator multiplies each candidate once,
+    and not once per value. In training, Dice normalizes by the moments of all values of the batch,
+    which contain no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
@@ -105,99 +143,93 @@ class TargetAttention(nn.Cell):
         first = initializer(XavierUniform(), (hidden[0], 4 * embedding_dim)).init_data()
         self.weight = Parameter(first, name="weight")
         self.bias = Parameter(initializer(Zero(), (hidden[0],)).init_data(), name="bias")
-        self.split = _Weights(embedding_dim)
-        self.pair = PairValues()
-        self.of_pairs = _Product(2 * embedding_dim, hidden[0])
-        self.of_candidates = _Product(embedding_dim, hidden[0])
-        self.add_candidates = AddRows()
         self.activation = kind(hidden[0])
         layers: list[nn.Cell] = []
         for width, units in zip(hidden, hidden[1:], strict=False):
-            layers += [MLP(width, (), out_features=units), kind(units)]
-        self.layers = nn.SequentialCell([*layers, MLP(hidden[-1], (), out_features=1)])
-        self.pool = PoolValues(softmax)
+            layers += [_Linear(width, units), kind(units)]
+        self.layers = nn.SequentialCell([*layers, _Linear(hidden[-1], 1)])
+        self.hidden, self.softmax = len(hidden), softmax
+        self.is_dice = kind is Dice
+        self._made_of = self._cells_inside()
+        self._set_operators("float32")
+
+    def set_compute_dtype(self, compute_dtype: str) -> TargetAttention:
+        """Set the type of products' factors; sums, weights and gradients stay float32.
+
+        Args:
+            compute_dtype: type of the factors, 'float32' or 'bfloat16'. With 'bfloat16', factors
+                are rounded.
+
+        Returns:
+            The cell itself.
+
+        Raises:
+            ValueError: `compute_dtype` is neither 'float32' nor 'bfloat16'.
+        """
+        self._set_operators(check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES))
+        for cell in cells_around(self):
+            cell.compile_cache.clear()
+        return self
+
+    def _set_operators(self, compute_dtype: str) -> None:
+        has_onednn()  # loads oneDNN, which the operator uses if the library is loaded
+        self.compute_dtype = compute_dtype
+        self.training_operator = self._operator(of_batch=True)
+        self.evaluation_operator = self._operator(of_batch=False)
+
+    def _operator(self, of_batch: bool) -> TargetOperator:
+        rounds = self.compute_dtype == "bfloat16"
+        numbers = (self.activation.epsilon, self.activation.momentum) if self.is_dice else (0, 0)
+        return target_operator(self.hidden, self.is_dice, of_batch, self.softmax, rounds, numbers)
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
         """Return the weighted sums of values."""
         check_history(values, offsets, self.dim)
         if candidate.ndim != 2 or candidate.shape[1] != self.dim:
             raise ValueError(f"candidate must be [B, {self.dim}], got {candidate.shape}")
-        of_pair, of_candidate = self.split(self.weight)
-        x = self.of_pairs(self.pair(candidate, values, offsets), of_pair)
-        by_list = self.of_candidates(candidate, of_candidate) + self.bias
-        x = self.activation(self.add_candidates(x, by_list, offsets))
-        return self.pool(self.layers(x), values, offsets, candidate)[0]
+        if self.obstacle != "":
+            raise RuntimeError(self.obstacle)
+        arguments = (candidate, values, offsets, *self._parameters_in_order())
+        if not self.training:
+            return self.evaluation_operator(*arguments)[0]
+        outputs = self.training_operator(*arguments)
+        if self.is_dice:
+            for k in range(self.hidden):
+                dice = self.activation if k == 0 else self.layers[2 * k - 1]
+                ops.assign(dice.moving_mean, ops.stop_gradient(outputs[4 + 2 * k]))
+                ops.assign(dice.moving_variance, ops.stop_gradient(outputs[5 + 2 * k]))
+        return outputs[0]
+
+    def _parameters_in_order(self) -> Any:
+        """Return the parameters in the order of the operator's inputs."""
+        parameters: Any = ()
+        for k in range(self.hidden):
+            weight, bias, activation = self.weight, self.bias, self.activation
+            if k > 0:
+                linear = self.layers[2 * k - 2].layers[0]
+                weight, bias, activation = linear.weight, linear.bias, self.layers[2 * k - 1]
+            parameters += (weight, bias, activation.alpha)
+            if self.is_dice:
+                parameters += (activation.moving_mean, activation.moving_variance)
+            else:
+                parameters += (NO_BIAS, NO_BIAS)
+        last = self.layers[2 * self.hidden - 2].layers[0]
+        return (*parameters, last.weight, last.bias)
 
 
-class _Weights(HistoryOperator):
-    r"""Splits the weights of the first layer into weights of the pairs and of the candidates.
-
-    .. math::
-        W [c, v, c - v, c \odot v] = (W_c + W_d)\, c + [W_v - W_d, W_p]\, [v, c \odot v]
-
-    The cell defines its gradient, which takes half as many operators as MindSpore's gradient.
-
-    Args:
-        dim: width of a value.
-
-    Inputs:
-        - **weight** (Tensor): float32 `[units, 4 * dim]`.
-
-    Outputs:
-        Tuple of float32 Tensors `[units, 2 * dim]` and `[units, dim]`.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def construct(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weights of the pairs and of the candidates."""
-        dim = self.dim
-        of_candidate, of_value = weight[:, :dim], weight[:, dim : 2 * dim]
-        of_difference, of_product = weight[:, 2 * dim : 3 * dim], weight[:, 3 * dim :]
-        pairs = ops.concat((of_value - of_difference, of_product), 1)
-        return pairs, of_candidate + of_difference
-
-    def bprop(self, weight: Tensor, out: Any, dout: Any) -> tuple[Tensor]:
-        """Return the gradient of the weights."""
-        of_value, of_product = dout[0][:, : self.dim], dout[0][:, self.dim :]
-        return (ops.concat((dout[1], of_value, dout[1] - of_value, of_product), 1),)
-
-
-class _Product(FusedLayer):
-    """Product of rows and a weight that the caller passes, as one operator.
+class _Linear(nn.Cell):
+    """Has the parameters of a linear layer, by the names that checkpoints use.
 
     Args:
-        width: width of a row.
-        units: number of rows of the weight.
-
-    Inputs:
-        - **x** (Tensor): float32 `[N, width]`.
-        - **weight** (Tensor): float32 `[units, width]`.
-
-    Outputs:
-        float32 Tensor `[N, units]`.
+        width: width of the input.
+        units: width of the output.
     """
 
     def __init__(self, width: int, units: int) -> None:
-        super().__init__("float32")
-        self.in_features, self.out_features = (width,), units
-        self._fuse()
+        super().__init__()
+        first: Initializer = XavierUniform()
+        self.layers = nn.SequentialCell([nn.Dense(width, units, first, "zeros")])
 
-    def construct(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the product."""
-        if self.is_fused:
-            return self._run_fused((x, weight))
-        weight = ops.transpose(self.factor(weight), (1, 0))
-        return self.product(ops.matmul(self.factor(x), weight))
-
-    def learned(self) -> Any:
-        """Return an empty list, because the layer has no parameters."""
-        return ()
-
-    def add_to(
-        self, program: Program, x: Columns, training: bool, output: Columns | None = None
-    ) -> Columns:
-        """Add the layer to a program, and return the output of the layer."""
-        return program.linear(x, self.out_features, program.parameter(), output=output)
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the output of the layer."""
+        return self.layers(x)

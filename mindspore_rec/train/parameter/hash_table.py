@@ -225,7 +225,7 @@ class HashTable(DynamicTable):
             rows = self._find(key_tensor, self.descriptor, self.like)
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
-    def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
+    def put(self, key_tensor: Tensor, value_tensor: Tensor | float | np.number) -> HashTable:
         """Set the values of keys, regardless of admission; a repeated key gets its last value.
 
         If the table has a cache, a call with many keys (more than a quarter of the cache's host
@@ -234,7 +234,8 @@ class HashTable(DynamicTable):
 
         Args:
             key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
-            value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or one number for all keys.
+            value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or one number for all keys:
+                a Python number or a NumPy scalar.
 
         Returns:
             This table.
@@ -244,7 +245,7 @@ class HashTable(DynamicTable):
         """
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
-        if isinstance(value_tensor, (int, float)):
+        if isinstance(value_tensor, (int, float, np.number)):
             value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
         self._put(key_tensor, value_tensor, self.descriptor)
         return self
@@ -294,7 +295,7 @@ class HashTable(DynamicTable):
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
         return self.get(key_tensor, True)
 
-    def __setitem__(self, key_tensor: Tensor, value_tensor: Tensor | float) -> None:
+    def __setitem__(self, key_tensor: Tensor, value_tensor: Tensor | float | np.number) -> None:
         self.put(key_tensor, value_tensor)
 
     def __contains__(self, key: Any) -> Any:

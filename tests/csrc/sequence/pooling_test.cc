@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gated attention, the steps of the target attention and the activations: equal bits of all
-// instruction sets and any number of threads, and gradients by differences.
+// The gated attention, pooling and the activations: equal bits of all instruction sets and any
+// number of threads, and gradients by differences.
 #include "sequence/pooling.h"
 
 #include <gtest/gtest.h>
@@ -12,41 +12,13 @@
 #include <functional>
 #include <vector>
 
+#include "differences.h"
 #include "sequence/activations.h"
 #include "sequence/hstu.h"
 #include "sequence/sequence_kernels.h"
-#include "testing.h"
 
 namespace msrec {
 namespace {
-
-using Numbers = std::vector<float>;
-
-Numbers DrawnNumbers(int64_t n, uint64_t seed) {
-  Rng rng(seed);
-  Numbers x(static_cast<size_t>(n));
-  for (float& each : x) each = rng.Float(-1.0f, 1.0f);
-  return x;
-}
-
-double DotOfNumbers(const Numbers& a, const Numbers& b) {
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
-  return sum;
-}
-
-// Checks a gradient of the sum of outputs times `weights` by a difference along a random direction.
-void ExpectGradient(const std::function<Numbers(const Numbers&)>& forward, const Numbers& x,
-                    const Numbers& weights, const Numbers& gradient) {
-  const Numbers direction = DrawnNumbers(static_cast<int64_t>(x.size()), 77);
-  const auto at = [&](float step) {
-    Numbers moved = x;
-    for (size_t i = 0; i < x.size(); ++i) moved[i] += step * direction[i];
-    return DotOfNumbers(forward(moved), weights);
-  };
-  const double expected = DotOfNumbers(gradient, direction);
-  EXPECT_NEAR((at(2e-3f) - at(-2e-3f)) / 4e-3, expected, 2e-2 * std::max(1.0, std::fabs(expected)));
-}
 
 const std::vector<int64_t> kOffsets = {0, 4, 4, 23, 24};
 Lists FourLists() { return Lists(kOffsets.data(), 4, 24); }
@@ -85,27 +57,16 @@ TEST(GatedAttention, GradientByDifferences) {
   ExpectGradient(forward, projected, weights, Numbers(found.begin(), found.end() - 5 - 2 * width));
 }
 
-TEST(TargetPooling, GradientsByDifferences) {
+TEST(Pooling, GradientsByDifferences) {
   ThreadPool pool(3);
   const Lists lists = FourLists();
-  const Numbers values = DrawnNumbers(24 * 5, 1), candidates = DrawnNumbers(4 * 5, 2);
-  const Numbers of_pairs = DrawnNumbers(24 * 10, 3), scores = DrawnNumbers(24, 4);
-  Numbers of_candidates(20), of_values(120), pairs(240);
-  PairValuesGradient(lists, 5, candidates.data(), values.data(), of_pairs.data(),
-                     of_candidates.data(), of_values.data(), &pool);
-  const auto pair = [&](const Numbers& c, const Numbers& v) {
-    PairValues(lists, 5, c.data(), v.data(), pairs.data(), &pool);
-    return pairs;
-  };
-  ExpectGradient([&](const Numbers& v) { return pair(candidates, v); }, values, of_pairs,
-                 of_values);
-  ExpectGradient([&](const Numbers& c) { return pair(c, values); }, candidates, of_pairs,
-                 of_candidates);
+  const Numbers values = DrawnNumbers(24 * 5, 1), scores = DrawnNumbers(24, 4);
   for (const bool softmax : {false, true}) {
     const Numbers of_sums = DrawnNumbers(20, 5);
-    Numbers weights(24), sums(20), of_scores(24);
+    Numbers weights, sums(20), of_scores(24), of_values(120);
     const auto pooled = [&](const Numbers& s, const Numbers& v) {
-      PoolValues({5, softmax}, lists, s.data(), v.data(), weights.data(), sums.data(), &pool);
+      weights = s;
+      PoolValues({5, softmax}, lists, v.data(), weights.data(), sums.data(), &pool);
       return sums;
     };
     pooled(scores, values);
@@ -115,13 +76,6 @@ TEST(TargetPooling, GradientsByDifferences) {
     ExpectGradient([&](const Numbers& s) { return pooled(s, values); }, scores, of_sums, of_scores);
     ExpectGradient([&](const Numbers& v) { return pooled(scores, v); }, values, of_sums, of_values);
   }
-  Numbers added(24 * 5), summed(20);
-  AddRows(lists, 5, values.data(), candidates.data(), added.data(), &pool);
-  EXPECT_EQ(added[23 * 5], values[23 * 5] + candidates[15]);
-  SumRows(lists, 5, Numbers(120, 1.0f).data(), summed.data(), &pool);
-  EXPECT_EQ(summed[0], 4.0f);
-  EXPECT_EQ(summed[5], 0.0f);
-  EXPECT_EQ(summed[10], 19.0f);
 }
 
 TEST(Dice, GradientByDifferences) {
@@ -161,9 +115,14 @@ TEST(SequenceKernels, SetsGiveTheSameBits) {
     Numbers moments(2 * width), found(rows * width), gradient(rows * width), sums(4 * width);
     set.column_moments(rows, width, x.data(), moments.data(), moments.data() + width);
     const DiceColumns columns = {alpha.data(), moments.data(), moments.data() + width};
-    set.dice_rows(rows, width, x.data(), columns, found.data());
+    Numbers gates(rows * width), sums_of_gates(3 * width);
+    set.dice_rows(rows, width, x.data(), columns, found.data(), gates.data());
     const DiceSlopes slopes = {sums.data(), sums.data() + width, sums.data() + 2 * width};
-    set.dice_sums(rows, width, x.data(), columns, g.data(), slopes);
+    set.dice_sums(rows, width, x.data(), columns, nullptr, g.data(), slopes);
+    set.dice_sums(
+        rows, width, x.data(), columns, gates.data(), g.data(),
+        {sums_of_gates.data(), sums_of_gates.data() + width, sums_of_gates.data() + 2 * width});
+    EXPECT_EQ(0, std::memcmp(sums.data(), sums_of_gates.data(), sizeof(float) * 3 * width));
     set.dice_gradient(rows, width, x.data(), columns, g.data(), slopes, gradient.data());
     Numbers rectified(rows * width), of_rectified(rows * width);
     set.prelu_rows(rows, width, x.data(), alpha.data(), rectified.data());
@@ -179,9 +138,25 @@ TEST(SequenceKernels, SetsGiveTheSameBits) {
                               memory.data());
     Numbers softmax = alpha;
     set.softmax_list(width, softmax.data());
-    softmax.push_back(set.dot(width, x.data(), g.data()));
-    for (const Numbers* each : {&moments, &gradient, &sums, &rectified, &of_rectified, &output,
-                                &of_projected, &of_norm, &softmax}) {
+    Numbers pairs(rows * 2 * width), of_pairs(rows * width), row(width), dots(rows);
+    set.pair_rows(rows, width, alpha.data(), x.data(), pairs.data());
+    set.weigh_rows(rows, width, g.data(), alpha.data(), of_pairs.data());
+    set.pair_rows_gradient(rows, width, alpha.data(), x.data(), pairs.data(), of_pairs.data(),
+                           row.data());
+    set.add_row(rows, width, alpha.data(), of_pairs.data());
+    set.sum_rows(rows, width, x.data(), row.data());
+    set.sum_weighted(rows, width, g.data(), x.data(), row.data());
+    set.dot_rows(rows, width, x.data(), g.data(), 0.5f, dots.data());
+    SmallShape shape = {};
+    shape.m = shape.n = shape.ldb = shape.ldc = width;
+    shape.k = rows;
+    shape.row_step = 1;
+    shape.step = width;
+    Numbers product(width * width);
+    set.multiply(shape, x.data(), g.data(), product.data());
+    for (const Numbers* each :
+         {&moments, &gates, &gradient, &sums, &rectified, &of_rectified, &output, &of_projected,
+          &of_norm, &softmax, &pairs, &of_pairs, &row, &dots, &product}) {
       found.insert(found.end(), each->begin(), each->end());
     }
     return found;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -22,7 +23,7 @@ from mindspore_rec.common.rows.quantise import dequantise, quantise
 from mindspore_rec.common.run.command import main
 from mindspore_rec.common.run.quantized_file import read_quantized
 from mindspore_rec.nn import EmbeddingBag
-from mindspore_rec.serving import Predictor
+from mindspore_rec.serving import Predictor, QuantizedRows
 from tests.serving.following.test_serving_chain import INPUTS, delta, hide, marks
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked, ids
 
@@ -155,6 +156,22 @@ def test_bad_arguments_name_what_is_legal() -> None:
         rows.lookup(np.zeros(2))
     with pytest.raises(ValueError, match="offsets must start at 0"):
         rows.pool(np.arange(2), np.array([1]))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        ((9000, "int8"), ValueError, r"embedding_dim must be in \[1, 8192\], got 9000"),
+        ((0, "int4"), ValueError, r"embedding_dim must be in \[1, 8192\], got 0"),
+        ((2.5, "int8"), TypeError, "embedding_dim must be an int, got 2.5"),
+        ((2, "int2"), ValueError, "rows must be 'int8' or 'int4', got 'int2'"),
+        ((2, "int8", -1), ValueError, r"vocabulary must be in \[0, 4294967294\], got -1"),
+        ((2, "int8", 0, np.zeros(3, np.float32)), ValueError, "unknown must be"),
+    ],
+)
+def test_arguments_of_quantized_rows(given: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        QuantizedRows(*given)
 
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mindspore_rec.serve.server.held_port import hold_port
 from tests.serving.protection.test_serving_protection import certificate
-from tests.support.http_server import Server
+from tests.support.http_server import Server, needs_ipv6
 from tests.support.slow_server import SlowServer
 
 FORGED = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
@@ -76,3 +77,30 @@ def test_schemes_say_whether_there_is_tls(tmp_path: Path) -> None:
             said = [server.process.stdout.readline() for _ in range(2)]
         for line, scheme in zip(said, schemes, strict=True):
             assert re.match(rf"listening at {scheme}://127\.0\.0\.1:\d+", line), said
+
+
+@needs_ipv6
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_listens_at_an_address_of_ipv6(tmp_path: Path, workers: int) -> None:
+    options = ["--host=::1", f"--workers={workers}"]
+    if workers > 1:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as free:
+            options.append(f"--grpc-port={free.getsockname()[1]}")
+    with Server(tmp_path / "none", *options, ready=False) as server:
+        assert server.process.stdout is not None
+        found = re.match(r"listening at http://\[::1\]:(\d+)/v2", server.process.stdout.readline())
+        assert found, server.process.communicate()
+        connection = http.client.HTTPConnection("::1", int(found[1]), timeout=60)
+        connection.request("GET", "/v2/health/live")
+        assert connection.getresponse().status == 200
+        if workers > 1:
+            said = server.process.stdout.readline()
+            assert re.match(r"listening at grpc://\[::1\]:\d+$", said), said
+
+
+@needs_ipv6
+def test_a_port_of_ipv6_that_is_taken_is_refused() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        host, port = taken.getsockname()[:2]
+        with pytest.raises(OSError, match="Address already in use"):
+            hold_port(host, port)

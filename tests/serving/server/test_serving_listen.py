@@ -12,17 +12,22 @@ import pytest
 from mindspore_rec.serve.main import main
 from mindspore_rec.serve.protocol.limits import Limits
 from mindspore_rec.serve.protocol.messages import RawColumns, parse_request
+from tests.support.http_server import needs_ipv6
 
 
-@pytest.mark.parametrize("place", ["taken", "99999", "-1", "host"])
+@pytest.mark.parametrize(
+    "place", ["taken", "99999", "-1", "host", pytest.param("IPv6", marks=needs_ipv6)]
+)
 def test_where_it_cannot_listen_it_says_so(capsys, tmp_path, place):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        host = "no-such-host.invalid" if place == "host" else "127.0.0.1"
-        port = str(other.getsockname()[1]) if place in ("taken", "host") else place
+    host = {"host": "no-such-host.invalid", "IPv6": "::1"}.get(place, "127.0.0.1")
+    at, family = ("::1", socket.AF_INET6) if place == "IPv6" else ("127.0.0.1", socket.AF_INET)
+    with socket.create_server((at, 0), family=family) as other:
+        port = str(other.getsockname()[1]) if place in ("taken", "host", "IPv6") else place
         assert main([str(tmp_path), f"--port={port}", "--host", host]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith(f"error: cannot listen at {host}:{port}: ")
+    shown = "[::1]" if place == "IPv6" else host
+    assert said.err.startswith(f"error: cannot listen at {shown}:{port}: ")
     assert said.err.count("\n") == 1
 
 

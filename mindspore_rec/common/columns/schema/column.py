@@ -227,7 +227,7 @@ class CategoryColumn(Column):
             'key' is for tables of earlier programs: whole numbers are their own keys, as in a
             `FeatureSpec` without a transform, and no number may be missing; texts have the same
             keys as by default.
-        group: whether metrics are also computed per value. Default: False.
+        group: whether the column also has the groups of the metric `gauc`. Default: False.
         dropout: as for `Column`.
 
     Example:
@@ -587,8 +587,9 @@ class LabelColumn(Column):
 
     Args:
         name: as for `Column`.
-        positive: the value that counts as 1; every other value counts as 0. Default: None, the
-            label is 0 or 1, or False or True.
+        positive: the value that counts as 1; every other value counts as 0. For bools, True or
+            False, also as a text such as 'true'. Default: None, the label is 0 or 1, or False or
+            True.
         binary: whether the label has two values. False to predict a number. Default: True.
         decimal: as for `Column`; only if `binary` is False.
 
@@ -633,7 +634,9 @@ class WeightColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class GroupColumn(Column):
-    """A group of the row, such as a user, for which metrics are also computed; not a feature.
+    """A group of the row, such as a user, for the metric `gauc`; not a feature.
+
+    `mindspore-rec eval` also shows the metrics of the 20 groups with the most rows.
 
     Args:
         name: as for `Column`.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mindspore_rec.common.columns.labels import bool_of
 from mindspore_rec.common.columns.schema.column import (
     Column,
     LabelColumn,
@@ -122,7 +123,8 @@ def _positive_text(label: Profile) -> int:
 
 def _with_positive(where: str, label: Profile, asked: Column) -> tuple[Column, np.ndarray, str]:
     texts = [str(_plain(each.as_py())) for each in label.values]
-    wanted = str(_plain(asked.positive))
+    positive = asked.positive
+    wanted = str(bool_of(label.name, positive) if label.family == "bool" else _plain(positive))
     if wanted not in texts:
         some = ", ".join(_shown(each.as_py()) for each in label.values[:5])
         raise ValueError(

@@ -230,7 +230,7 @@ class Schema:
 
     @property
     def group(self) -> Column | None:
-        """The column of groups, or None; metrics are also computed for each group."""
+        """The column of groups, for the metric `gauc`; or None."""
         return next((each for each in self.columns if each.kind == "group" or each.group), None)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec.train.export.histories.lists import rows_of_lists
@@ -15,8 +14,6 @@ from mindspore_rec.train.export.histories.rows import DiceRows, PReluRows
 from mindspore_rec.train.nn.target_attention import TargetAttention
 
 __all__ = ["TargetRows"]
-
-_EPSILON = 1e-8  # of `Dice`
 
 
 class TargetRows(nn.Cell):
@@ -36,9 +33,10 @@ class TargetRows(nn.Cell):
         super().__init__(auto_prefix=False)
         prefix = cell.weight.name.removesuffix("weight")
         named = {each.name.removeprefix(prefix): each for each in cell.get_parameters()}
+        epsilon = cell.activation.epsilon if cell.is_dice else 0.0
         layers: list[nn.Cell] = [
             _Linear(named["weight"], named["bias"]),
-            _activation(named, "activation"),
+            _activation(named, "activation", epsilon),
         ]
         while f"layers.{len(layers) - 2}.layers.0.weight" in named:
             name = f"layers.{len(layers) - 2}"
@@ -46,10 +44,10 @@ class TargetRows(nn.Cell):
             layers.append(_Linear(named[f"{linear}.weight"], named[f"{linear}.bias"]))
             activation = f"layers.{len(layers) - 2}"
             if f"{activation}.alpha" in named:
-                layers.append(_activation(named, activation))
+                layers.append(_activation(named, activation, epsilon))
         self.layers = nn.CellList(layers, auto_prefix=False)
         self.candidates = marks.new(2, rows_of_lists)
-        self.pool = marks.new(3, partial(pool_values, softmax=_sums_to_one(cell)))
+        self.pool = marks.new(3, partial(pool_values, softmax=cell.softmax))
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
         """Return the weighted sums of values."""
@@ -76,10 +74,12 @@ class _Linear(nn.Cell):
 class _Dice(nn.Cell):
     """A Dice with the Parameters of another cell."""
 
-    def __init__(self, alpha: Parameter, mean: Parameter, variance: Parameter) -> None:
+    def __init__(
+        self, alpha: Parameter, mean: Parameter, variance: Parameter, epsilon: float
+    ) -> None:
         super().__init__(auto_prefix=False)
         self.alpha, self.mean, self.variance = alpha, mean, variance
-        self.activate = DiceRows(_EPSILON)
+        self.activate = DiceRows(epsilon)
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
@@ -99,15 +99,9 @@ class _PRelu(nn.Cell):
         return self.activate(x, self.alpha)
 
 
-def _activation(named: dict[str, Parameter], name: str) -> nn.Cell:
+def _activation(named: dict[str, Parameter], name: str, epsilon: float) -> nn.Cell:
     alpha = named[f"{name}.alpha"]
     if f"{name}.moving_mean" not in named:
         return _PRelu(alpha)
-    return _Dice(alpha, named[f"{name}.moving_mean"], named[f"{name}.moving_variance"])
-
-
-def _sums_to_one(cell: TargetAttention) -> bool:
-    """Return whether the weights are a softmax: then the only value of a list has the weight 1."""
-    ones = Tensor(np.ones((1, cell.out_features), np.float32))
-    pooled = cell(ones, ones, Tensor(np.array([0, 1]))).asnumpy()
-    return bool((pooled == 1).all())
+    mean, variance = named[f"{name}.moving_mean"], named[f"{name}.moving_variance"]
+    return _Dice(alpha, mean, variance, epsilon)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BlockProducts: the products of a linear layer whose rows are computed in blocks of equal size, by
+// oneDNN or, if oneDNN is not loaded, by loops of this library.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dense/onednn.h"
+#include "dense/program.h"
+#include "util/aligned.h"
+
+namespace msrec {
+
+// A weight [out, in].
+struct LinearWeight {
+  const float* data;
+  int64_t out, in;
+};
+
+class BlockProducts {
+ public:
+  // The products multiply blocks of `rows` rows. Prepares only forward products, or only products
+  // of the gradient.
+  enum class Pass { kForward, kGradient };
+  BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
+
+  // Returns a block [rows, width] as a factor: `x` itself, or rounded numbers in memory of the
+  // calling thread that stay until the next call with the same `place`, which is 0 or 1.
+  const void* Factor(int place, int64_t width, const float* x) const;
+
+  // y [rows, out] = x W^T
+  void Forward(const void* x, float* y) const;
+  // of_x [rows, in] = of_y W
+  void Backward(const void* of_y, float* of_x) const;
+  // of_weight [out, in] = of_y^T x, or += it.
+  void Gradient(const void* of_y, const void* x, bool adds, float* of_weight) const;
+
+ private:
+  ProductShape GradientShape(bool adds) const;
+  void Pack(const ProductShape& shape);
+  void CopyWeight();
+
+  const Pass pass_;
+  const Precision precision_;
+  const FactorType type_;
+  const int64_t rows_;
+  const LinearWeight weight_;
+  // Of oneDNN: the product with the weight, and the products of the weight's gradient.
+  std::shared_ptr<const Product> product_, first_, adding_;
+  AlignedMemory memory_;
+  // The weight as `product_` reads it; without oneDNN, a copy, transposed for forward products.
+  void* packed_ = nullptr;
+};
+
+}  // namespace msrec

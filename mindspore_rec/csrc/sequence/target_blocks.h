@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The blocks of rows of a target attention, and the steps of one block that the forward pass and
+// the gradient share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "sequence/lists.h"
+#include "sequence/sequence_kernels.h"
+#include "sequence/target_form.h"
+
+namespace msrec {
+
+// Cuts `rows` rows into blocks of equal size; the last block may have fewer rows.
+struct RowBlocks {
+  explicit RowBlocks(int64_t rows);
+  int64_t first(int64_t block) const { return block * size; }
+  int64_t count(int64_t block) const { return std::min(size, rows - first(block)); }
+
+  int64_t rows, size, blocks;
+};
+
+// Rows of the matrices x_k for N values: N, filled up to whole blocks.
+int64_t TargetRows(int64_t values);
+
+// Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 5 is
+// another piece of memory, which stays until the next call with this place.
+float* BlockMemory(int place, int64_t floats);
+
+// Sets the rows from `count` on to 0.
+void ClearRows(int64_t count, int64_t rows, int64_t width, float* x);
+
+// Calls fn(list, begin, end) for each piece of a list in the rows [first, first + count).
+template <typename Fn>
+void ForPieces(const Lists& lists, int64_t first, int64_t count, const Fn& fn) {
+  const int64_t last = first + count;
+  for (int64_t i = lists.ListOf(first); i < lists.count() && lists.begin(i) < last; ++i) {
+    const int64_t begin = std::max(first, lists.begin(i));
+    const int64_t end = std::min(last, lists.begin(i) + lists.length(i));
+    if (begin < end) fn(i, begin, end);
+  }
+}
+
+// The first layer's weight, split: `pairs` [width, 2 dim] multiplies [v, c v], and `candidates`
+// [width, dim] multiplies c.
+struct SplitWeight {
+  SplitWeight(int64_t width, int64_t dim, const float* weight);
+  std::vector<float> pairs, candidates;
+};
+
+// Writes the pairs of a block, [size, 2 dim]; rows behind the block's rows become 0.
+void PairBlock(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
+               const RowBlocks& blocks, int64_t block, float* pairs);
+
+// Dice or PReLU of one layer.
+class TargetActivation {
+ public:
+  TargetActivation(const TargetForm& form, const TargetLayer& layer);
+
+  // Writes the outputs. Dice also writes its gates [rows, width] for `Sums`, unless `gates` is
+  // null.
+  void Forward(int64_t rows, const float* x, float* output, float* gates = nullptr) const;
+  // Adds the sums over these rows to `sums` [3 width]: first the two sums that the gradient of the
+  // inputs needs, then the gradient of alpha. PReLU has only the last sum, which `Gradient` adds.
+  void Sums(int64_t rows, const float* x, const float* gates, const float* of_output,
+            float* sums) const;
+  // Writes the gradient of the inputs. `means` [2 width] are the means over all rows of the first
+  // two sums, or 0 if the moments are constants.
+  void Gradient(int64_t rows, const float* x, const float* of_output, const float* means,
+                float* of_x, float* sums) const;
+
+ private:
+  const bool dice_;
+  const TargetLayer& layer_;
+  std::vector<float> inverse_;
+};
+
+}  // namespace msrec
