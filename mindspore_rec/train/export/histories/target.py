@@ -38,13 +38,11 @@ class TargetRows(nn.Cell):
             _Linear(named["weight"], named["bias"]),
             _activation(named, "activation", epsilon),
         ]
-        while f"layers.{len(layers) - 2}.layers.0.weight" in named:
-            name = f"layers.{len(layers) - 2}"
-            linear = f"{name}.layers.0"
+        for k in range(0, 2 * cell.hidden, 2):
+            linear = f"layers.{k}.layers.0"
             layers.append(_Linear(named[f"{linear}.weight"], named[f"{linear}.bias"]))
-            activation = f"layers.{len(layers) - 2}"
-            if f"{activation}.alpha" in named:
-                layers.append(_activation(named, activation, epsilon))
+            if f"layers.{k + 1}.alpha" in named:  # the last layer has no activation
+                layers.append(_activation(named, f"layers.{k + 1}", epsilon))
         self.layers = nn.CellList(layers, auto_prefix=False)
         self.candidates = marks.new(2, rows_of_lists)
         self.pool = marks.new(3, partial(pool_values, softmax=cell.softmax))
