@@ -94,15 +94,17 @@ class TargetOperator(HistoryOperator):
 
     def gradients_of(self, arguments: Any, out: Any, dout: Any) -> Any:
         """Return a gradient for each input."""
-        found = self.backward(self.form, self.numbers, *arguments, out[1], out[2], out[3], dout[0])
-        gradients: Any = (found[0], found[1], ops.zeros_like(arguments[2]))
+        results = self.backward(
+            self.form, self.numbers, *arguments, out[1], out[2], out[3], dout[0]
+        )
+        gradients: Any = (results[0], results[1], ops.zeros_like(arguments[2]))
         for k in range(self.layers):
             of_layer, layer = 2 + _LEARNED * k, _OF_HISTORY + _OF_LAYER * k
-            gradients += (found[of_layer], found[of_layer + 1], found[of_layer + 2])
+            gradients += (results[of_layer], results[of_layer + 1], results[of_layer + 2])
             mean, variance = arguments[layer + 3], arguments[layer + 4]
             gradients += (ops.zeros_like(mean), ops.zeros_like(variance))
         last = 2 + _LEARNED * self.layers
-        return (*gradients, found[last], found[last + 1])
+        return (*gradients, results[last], results[last + 1])
 
 
 def target_operator(layers: int, *settings: Any) -> TargetOperator:
