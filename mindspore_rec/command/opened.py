@@ -139,7 +139,7 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: the shares. Default: None, for training, validation and test rows.
+        every: the shares. Default: None, which means the training, validation and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]

@@ -244,8 +244,8 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the earlier rows. Default: None, the latest time of all rows that
-                were read.
+            clock: latest time of the earlier rows. Default: None, which means the latest time of
+                all rows that were read.
         """
         users, index = _users_in(events)
         rows = self._rows(users)

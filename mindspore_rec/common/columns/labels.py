@@ -33,8 +33,8 @@ class Label(Feature):
 
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
-        positive: the value that becomes 1; every other value becomes 0. Default: None, the labels
-            are already 0 and 1.
+        positive: the value that becomes 1; every other value becomes 0. Default: None, which means
+            that the labels are already 0 and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, or if a label is neither 0 nor
     1 and there is no `positive`.

@@ -57,7 +57,8 @@ class TargetStatistics(JointFeature):
             `others` must read a column that the part does not read. With 'past', the transform
             `Times`.
         by: 'folds' or 'past'.
-        weight: transform of the weight of a row. Default: None, each row counts once.
+        weight: transform of the weight of a row. Default: None, which means that each row counts
+            once.
         most_values: largest number of values that are kept per part, 1 to 2**30; the most frequent
             values are kept. Default: 2**20.
 

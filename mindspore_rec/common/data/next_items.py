@@ -61,8 +61,10 @@ def next_items(
         item: ``[E]``, the items of the events, numbers or texts.
         time: ``[E]``, the times of the events: numbers, `datetime64`, texts in ISO 8601, or times
             with a time zone, which become UTC. Events of a user with equal times keep their order.
-        begin: time of the first event that gets a row. Default: None, the time of the first event.
-        end: events at this time or later get no row. Default: None, there is no end.
+        begin: time of the first event that gets a row. Default: None, which means the time of the
+            first event.
+        end: events at this time or later get no row. Default: None, which means that there is no
+            end.
         together: True makes one row of a user's events with equal times, such as the items of an
             invoice. All these events are targets of the row, and the row's history has only events
             before their time.

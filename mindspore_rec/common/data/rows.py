@@ -40,8 +40,8 @@ class Rows:
 
     Args:
         selection: columns and rows of the source.
-        threads: number of threads that decode rows. Default: None, the number of cores that the
-            process may use.
+        threads: number of threads that decode rows. Default: None, which means the number of cores
+            that the process may use.
 
     Example:
         >>> import pandas as pd
@@ -306,7 +306,8 @@ class Rows:
                 `buffer_rows` rows, so rows that are sorted by time stay nearly sorted.
                 Default: False, the order of the files.
             seed: seed of the order, at least 0. Default: 0.
-            threads: number of threads that decode rows ahead. Default: None, the number of cores.
+            threads: number of threads that decode rows ahead. Default: None, which means the number
+                of cores.
             buffer_rows: approximate number of rows that are permuted together. At least three times
                 `buffer_rows` rows are in memory; with many threads, about two million further rows
                 are read ahead. Default: 262,144.

@@ -20,13 +20,13 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, a tab in files ``*.tsv``. In all
-            other files, the default is the most frequent character in the header among comma,
-            semicolon, tab and bar.
+        separator: one character between values. Default: None, which means a tab in files
+            ``*.tsv``. In all other files, the default is the most frequent character in the header
+            among comma, semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
-        names: names of the columns, for files without a header. Default: None, the first line of
-            each file is its header.
+        names: names of the columns, for files without a header. Default: None, which means that the
+            first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
         missing: texts that mean a missing value, in all columns. Default: in columns of numbers and
@@ -109,8 +109,8 @@ class BadRows:
         most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an
             error. The share is checked after every 100,000 rows, and at the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. `read` empties an existing file. Default: None, bad rows are only
-            counted.
+            `reason` and `text`. `read` empties an existing file. Default: None, which means that
+            bad rows are only counted.
 
     Raises:
         ValueError: `most_share` is out of range.
@@ -139,11 +139,11 @@ class Sample:
     Args:
         negatives: share of the rows with label 0 that are kept, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
-        label: name of the label's column, which is 0 or 1. Default: None, the labels of the schema;
-            a row is negative if all its labels are negative.
-        weight: name of the column with the weights. Default: None, the weight column of the schema,
-            or ``"weight"`` if there is none. If the column is read, its values are multiplied by
-            the weights of the thinned rows.
+        label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
+            the schema; a row is negative if all its labels are negative.
+        weight: name of the column with the weights. Default: None, which means the weight column of
+            the schema, or ``"weight"`` if there is none. If the column is read, its values are
+            multiplied by the weights of the thinned rows.
 
     Raises:
         ValueError: an argument is out of range.

@@ -26,7 +26,8 @@ class Slice(NamedTuple):
     Attributes:
         rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
         last: True if this is the last slice of the round.
-        error: reason why the rows could not be read. Default: None, the rows were read.
+        error: reason why the rows could not be read. Default: None, which means that the rows were
+            read.
         name: name of the rows, which a warning about an error contains. Default: ''.
     """
 

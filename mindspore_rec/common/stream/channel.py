@@ -318,8 +318,8 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Must be None for a `MemoryTopic`. Default: None, the first bad message
-            raises an error.
+            with the topic. Must be None for a `MemoryTopic`. Default: None, which means that the
+            first bad message raises an error.
         kafka_options: as for `KafkaSource`. Default: none.
         **options: as for `StreamSource`.
 

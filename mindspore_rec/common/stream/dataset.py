@@ -226,7 +226,8 @@ class StreamingDataset(BatchSource):
 
         Args:
             batches: number of batches, over all runs, after which the state is returned. The state
-                is known for the last 1024 batches. Default: None, the state after the last batch.
+                is known for the last 1024 batches. Default: None, which means the state after the
+                last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.

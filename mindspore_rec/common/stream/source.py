@@ -93,7 +93,7 @@ class StreamSource:
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
-            bad messages. Default: None, the first bad message raises an error.
+            bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on time. Each of several workers writes a separate
             journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.

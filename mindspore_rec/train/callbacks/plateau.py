@@ -171,8 +171,8 @@ class EarlyStopping(_Watch):
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
             several hosts, all hosts must share the directory. The directory is not used if a
-            `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
-            temporary files.
+            `RecCheckpoint` is among the callbacks. Default: None, which means the system's
+            directory for temporary files.
         cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
             state of the best evaluation and multiplies its learning rates by `factor`. After each
             cut, the count of evaluations without improvement starts again from 0. Needs

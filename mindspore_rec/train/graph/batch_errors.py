@@ -149,7 +149,7 @@ class _Reason:
         return ""
 
     def _wrong_class(self) -> str:
-        """Return the reason if the label is a class number out of range."""
+        """Return an explanation if the label is a class number out of range; otherwise ''."""
         match = _OTHER_CLASS.search(self._text)
         if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""
@@ -198,7 +198,7 @@ class _Reason:
         return self._wrong_width() or self._wrong_label_shape()
 
     def _wrong_width(self) -> str:
-        """Return the reason if rows of a column have a length that a layer does not accept."""
+        """Return an explanation if a layer does not accept the width of a column; otherwise ''."""
         match = _OTHER_WIDTH.search(self._text)
         if match is None:
             return ""

@@ -53,8 +53,8 @@ class PrefetchStage:
 
     Args:
         tables: all tables of the network, including tables without a cache.
-        prefetch_ids: function as for `IdColumns`. Default: None; the first step then shows which
-            columns contain the ids.
+        prefetch_ids: function as for `IdColumns`. Default: None, which means that the first step
+            shows which columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.

@@ -96,9 +96,10 @@ class SampledSoftmaxLoss(nn.Cell):
           dim]``, items of each row.
         - **target_id** (Tensor): integers ``[B]``. Default: None.
         - **negative_id** (Tensor): integers ``[N]`` or ``[B, N]``. A negative whose id equals the
-          id of the row's target is ignored. Default: None, all negatives count.
+          id of the row's target is ignored. Default: None, which means that all negatives count.
         - **target_log_q** (Tensor): float32 ``[B]``, :math:`\log Q` of the targets. Default: None.
-        - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, no correction.
+        - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, which means no
+          correction.
 
     Outputs:
         float32 Tensor of shape ``()``; not finite if there are no rows.

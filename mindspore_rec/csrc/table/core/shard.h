@@ -138,8 +138,8 @@ class Shard {
   // row, or with a due row, are marked as absent. Requires: the table has no vocabulary, no lower
   // tiers and no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
-  // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
-  // of a device cache have been written back.
+  // Return the digest of all rows that are not due for eviction. Requires: digests are kept, and
+  // the dirty rows of a device cache have been written back.
   uint64_t Digest();
   // Put an exported row. If a pointer in `one` is null, the default is used: fresh state, count 1,
   // or the current step and time. A null pointer to values keeps the row's values; a new row has
