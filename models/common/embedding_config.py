@@ -65,7 +65,7 @@ class EmbeddingConfig:
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
         cache: the tiers that store the rows, as for `mindspore_rec.CacheConfig`; only for tables on
-            the host that are not converted. Default: None, all rows in host memory.
+            the host that are not converted. Default: None, which means all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
