@@ -61,7 +61,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     rows = args.sweep_rows
     # Rows of this age become due for eviction just after the first `BEFORE` steps, or, with the
     # trigger "callback", when the eviction is triggered. Rows that the first `BEFORE` steps look up
-    # do not become due.
+    # do not become due for eviction.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:
