@@ -51,7 +51,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // If `on_trigger` is set, no row is due until the first trigger.
+  // If `on_trigger` is set, no row is due for eviction until the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -108,8 +108,8 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Evict rows that are due now, because setting the clock back would make these rows visible
-  // again. If the clock moves forward, due rows stay due.
+  // Evict rows now that are due for eviction, because setting the clock back would make these rows
+  // visible again. If the clock moves forward, rows that are due for eviction stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;
@@ -167,8 +167,8 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // Rows that are due at the old horizon stay due at the new horizon, because time only moves
-  // forward.
+  // Rows that are due for eviction at the old horizon stay due at the new horizon, because time
+  // only moves forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {

@@ -24,9 +24,9 @@ class TableChanges {
   // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark. Each key has its row or is marked as absent. If
-  // `sweep` is true, due rows are freed first, which changes their keys. If `sweep` is false, a due
-  // row that did not change since the mark is not in the result. A reader can find the due rows
-  // from the table's clock and eviction rules.
+  // `sweep` is true, rows due for eviction are freed first, which changes their keys. If `sweep` is
+  // false, a row due for eviction that did not change since the mark is not in the result. From the
+  // table's clock and eviction rules, a reader can find the rows due for eviction.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);

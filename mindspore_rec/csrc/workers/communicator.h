@@ -114,7 +114,7 @@ class Communicator {
   // Does not return before all workers have called Barrier.
   void Barrier();
 
-  // Any thread may send and receive single messages, also during collective calls. Each message is
+  // Any thread may send and receive single messages, even during collective calls. Each message is
   // received once, by one thread. Messages with the same sender and tag arrive in the order of
   // sending.
 

@@ -54,7 +54,7 @@ class UpperTier {
   // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
   // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
-  // Return whether host memory has a row of key, even if the row is due.
+  // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
   // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
