@@ -49,7 +49,7 @@ def schema_of(settings: Settings) -> Schema:
     """Return the schema of the columns.
 
     Raises:
-        ValueError: a column is wrong, or there is no label or no column to learn from.
+        ValueError: a column is unusable, or there is no label or no column to learn from.
     """
     described = {"columns": settings.columns, "embedding_dim": settings.embedding_dim}
     schema = Schema.from_description(described)

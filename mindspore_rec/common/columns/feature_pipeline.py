@@ -522,7 +522,7 @@ class FeaturePipeline:
         """Return the learned state as JSON values.
 
         The value of the key '' is a dict with the columns of each output. `load_state_dict`
-        compares the columns, so that no column gets the state of another column.
+        compares the columns, so that a column never gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]

@@ -313,7 +313,8 @@ class EventState:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):
             self.table.write_rows(ahead.users, ahead.rows)
-        # Lookups ignore rows that are due, so histories do not depend on the time of the sweep.
+        # Lookups ignore rows that are due for eviction, so histories do not depend on the time of
+        # the sweep.
         idle = self.feature.idle_seconds
         if idle and ahead.clock - self._swept > max(idle // _SWEEPS, 1):
             self._swept = ahead.clock

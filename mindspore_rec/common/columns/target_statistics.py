@@ -34,7 +34,7 @@ _ALL = np.zeros(1, np.int64)  # the one key under which the sums over all rows a
 class TargetStatistics(JointFeature):
     """Describe each value of columns by numbers: its mean label, and its number of rows.
 
-    For each part and label there is one number: the difference between the mean label of the rows
+    For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
     number is near 0 for a value with few rows, and 0 for an unknown value. The number is ``tanh(d /
     2)``. For a label with two values, ``d`` is the difference of the log odds. For a label that is

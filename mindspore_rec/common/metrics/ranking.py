@@ -116,7 +116,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
 def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> float:
     """Compute the mean normalized discounted cumulative gain of the first k items.
 
-    A target at the place p gains ``1 / log2(p + 1)``, also for a mid rank between two whole
+    A target at the place p gains ``1 / log2(p + 1)``, even for a mid rank between two whole
     numbers. The sum of the gains is divided by the sum of the best ranking, whose first places are
     ``min(targets, k)`` targets. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
     of IR techniques (https://doi.org/10.1145/582415.582418), with gains of 0 and 1.

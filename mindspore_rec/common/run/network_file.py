@@ -9,7 +9,7 @@ ids.onnx       from the network's inputs to the ids of lookups, if the network c
 network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, the description in the directory contains the reason.
+the state. If a network cannot be written, the description in the directory says why.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class Decisions:
         """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
-            between_batches: True if the last batch is complete, so no rows wait.
+            between_batches: True if the last batch is complete, which means that no rows wait.
         """
         waiting = self.waiting()
         for p in waiting:

@@ -93,8 +93,8 @@ class Predictor:
             size.
 
     Raises:
-        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters do not
-            match the checkpoint.
+        TypeError, ValueError: an argument is invalid; a file is damaged; tables or parameters do
+            not match the checkpoint.
         TimeoutError: no checkpoint appeared within `wait_seconds`.
         OSError, ImportError, RemoteError: a directory cannot be read, or a tier cannot be opened.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves: callback that records a training's loss, speed and metrics, also for TensorBoard."""
+"""Curves: callback that records loss, speed and metrics, in memory and for TensorBoard."""
 
 from __future__ import annotations
 

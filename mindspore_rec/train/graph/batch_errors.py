@@ -43,7 +43,8 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence about the batch, or None if no column explains the error.
+    """Return an error with a sentence about the batch; None if the columns do not explain the
+    error.
 
     The sentence is the whole message, so a terminal shows it in the last line. MindSpore's own
     message is the error's attribute `mindspore_text`.

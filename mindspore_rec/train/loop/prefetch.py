@@ -84,7 +84,7 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead, so a step is possible while a stream has no new batch."""
+        """True if a batch was read ahead: a step is possible while a stream has no new batch."""
         return bool(self._ahead)
 
     @property

@@ -77,7 +77,7 @@ class RecModel(ModelEvaluation):
       because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
-    * Tables learn in training and never change in evaluation or prediction. Before the first step
+    * Tables learn in training and never change in evaluation or prediction. Before the first step,
       the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
@@ -755,9 +755,9 @@ class RecModel(ModelEvaluation):
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
         """Return a function like `predict` that adds the events of further rows to histories.
 
-        If histories are kept from rows, `predict` uses only the events of the training. The
-        returned function also uses the events in `events`. If `events` are the rows of a test, a
-        row's history contains the earlier rows of the test, as in `eval`. No table changes.
+        If the library keeps histories from rows, `predict` uses only the events of the training.
+        The returned function also uses the events in `events`. If `events` are the rows of a test,
+        a row's history contains the earlier rows of the test, as in `eval`. No table changes.
 
         Args:
             *events: tables of raw columns, with the labels that decide which rows are events.

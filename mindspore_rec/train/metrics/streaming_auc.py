@@ -94,7 +94,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """True if a window or a half life is set, so that old rows count less than new rows."""
+        """True if a window or a half life is set: old rows then count less than new rows."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:

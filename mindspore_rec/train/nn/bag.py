@@ -51,7 +51,7 @@ class EmbeddingBag(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RuntimeError: offsets or weights do not fit the ids, ids have the wrong dtype or are outside
-            the vocabulary, or the cell is in training and no optimizer trains the table.
+            the vocabulary, or the cell is in training and its table has no optimizer.
 
     Example:
         >>> import mindspore as ms

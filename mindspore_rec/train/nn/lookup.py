@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableLookup: look up ids in one table; also the argument checks of all lookups."""
+"""TableLookup: look up ids in one table. The module also has the argument checks of all lookups."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class TableLookup(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RuntimeError: ids have the wrong dtype or are outside the vocabulary, or the cell is in
-            training and no optimizer trains the table.
+            training and its table has no optimizer.
 
     `HashEmbeddingLookup` has the arguments of MindRec for this lookup; `EmbeddingLookup` has the
     arguments of MindSpore.

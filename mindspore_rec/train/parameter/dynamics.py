@@ -81,7 +81,7 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; first, evict rows that are due under the old rules.
+        """Set the rules of eviction; first, evict the rows that the old rules evict by now.
 
         Args:
             eviction: the rules, or None for no eviction. The eviction order cannot change to or
@@ -116,7 +116,7 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        Without this call, the following training steps free the due rows in slices.
+        Without this call, the following training steps free the rows due for eviction in slices.
         """
         self._synchronised().evict_due()
 
@@ -208,7 +208,7 @@ class DynamicTable(TableParameter):
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
 
         Raises:
-            NoOptimizerError: no optimizer trains the table.
+            NoOptimizerError: the table has no optimizer.
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 

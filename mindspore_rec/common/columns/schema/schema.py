@@ -380,7 +380,7 @@ class Schema:
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` and
         the arrays of events are columns of lists of int64; numbers, weight and label are columns of
         lists of float32. The values of each column of a history become a separate column of lists,
-        without offsets. `received` reads the columns, also from Parquet. If `training` is True and
+        without offsets. `received` reads the columns, even from Parquet. If `training` is True and
         the schema has a time, the first column is the time in seconds.
 
         Args:

@@ -210,7 +210,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum of the products of all pairs of fields, and return the sum's columns.
+        """Add a sum, the products of all pairs of fields, and return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
@@ -333,7 +333,7 @@ class Program:
         """Add a batch normalization with its activation and dropout, and return its output.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
-        mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. The
+        mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
         cell's last output, `packed`, contains the new moving mean and then the new moving variance.
         The offset of the new moving mean in `packed` is appended to `moved`.
 
