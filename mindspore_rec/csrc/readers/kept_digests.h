@@ -28,7 +28,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // Return the kept half of a digest, which is never 0.
+  // Return the stored half of a digest, which is never 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;
@@ -42,7 +42,7 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys, and the kept halves of their digests, beginning at the place
+  // Append at least `least` keys, and the stored halves of their digests, beginning at the place
   // `place` of the index. If `place` is 0, a round begins. At the end of a round, Next may append
   // fewer than `least` keys. Return the next place, or 0 at the end of the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,

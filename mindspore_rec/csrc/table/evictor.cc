@@ -92,7 +92,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
     // If there was an earlier first event time, the clock has been reset to "no event time" since
-    // then. Rows that have the earlier first event time no longer match the kept digest.
+    // then. Rows that have the earlier first event time no longer match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

@@ -84,9 +84,9 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows held by
-  // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
-  // `prefetched` is true. The result is sorted by shard and place.
+  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows that
+  // the step or the call has pinned are never chosen. Rows that prefetched batches have pinned are
+  // chosen only if `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
   // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
   // values.
