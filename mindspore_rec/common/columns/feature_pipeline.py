@@ -199,7 +199,7 @@ class FeaturePipeline:
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
             training: whether a network trains on the rows. If True, `TargetStatistics` exclude each
-                row's own labels. Default: None, as `learn`.
+                row's own labels. Default: None, which means the value of `learn`.
 
         Returns:
             The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
@@ -312,7 +312,7 @@ class FeaturePipeline:
             training: whether a network trains on the batches. Default: False.
 
         Raises:
-            ValueError: a column is missing, or a kept column has the name of an array.
+            ValueError: a column is missing, or a column of `keep_rest` has the name of an array.
         """
         view = BatchRows({}, names)
         read = list(names)

@@ -93,7 +93,8 @@ class KeptEvents(JointFeature):
         values: transforms of the values that a history has; None for the time.
         history: length of the histories, and transforms of lists of values, for rows that contain
             their own history.
-        only: transform of a label; only rows with label 1 are events. Default: None, all are.
+        only: transform of a label; only rows with label 1 are events. Default: None, which means
+            that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
             never.
     """
@@ -373,7 +374,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event: the first event of the user from which no pause is too long.
+        # For each event, its session's first event. A session ends at a pause that is too long.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):

@@ -202,7 +202,8 @@ class Times(Feature):
     Args:
         column: numbers, timestamps, dates or texts.
         unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
-        format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, ISO 8601.
+        format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, which means
+            ISO 8601.
 
     Example:
         >>> Times("ts", unit="ms").apply(pa.array([1_700_000_000_500]), learn=False)

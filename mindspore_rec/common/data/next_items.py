@@ -72,7 +72,8 @@ def next_items(
             is in the history of the second.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
-        most: number of the newest events that a history keeps. Default: None, all events.
+        most: number of the newest events that a history keeps. Default: None, which means all
+            events.
 
     Raises:
         ValueError: the arrays are not of one length, a time is NaN, NaT or unreadable, ``least`` is

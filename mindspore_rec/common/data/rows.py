@@ -203,7 +203,7 @@ class Rows:
         Args:
             *shares: share of each part, in (0, 1); equal times may change the shares slightly. If
                 the shares add up to less than 1, one more part contains the rest.
-            time: name of the time column. Default: None, the schema's.
+            time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:
             ValueError: there is no time column, a share is out of range, or there are too few

@@ -35,7 +35,7 @@ class Selection:
     Args:
         data: the source.
         schema: `Schema` of the columns. Default: None.
-        columns: names of the columns. Default: None, all columns.
+        columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
         shares: splits that choose rows by their place in a file.
         sample: thinned negatives. Default: None.

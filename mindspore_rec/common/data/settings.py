@@ -132,9 +132,9 @@ class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
     Only `seed`, the number of a row's file and the row's place in the file decide if the row is
-    kept; batch size, order, threads and workers do not matter. A row without a label is kept. Kept
-    negatives get the weight ``1 / negatives``, so the expected weighted mean of the labels is the
-    mean of the whole file.
+    kept; batch size, order, threads and workers do not matter. A row without a label is kept. The
+    negatives in the sample get the weight ``1 / negatives``, so the expected weighted mean of the
+    labels is the mean of the whole file.
 
     Args:
         negatives: share of the rows with label 0 that are kept, in (0, 1].

@@ -93,7 +93,8 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check due slices; spend at most a quarter of the time since the last call.
+        """Check the slices that are due for a check, for at most a quarter of the time between
+        calls.
 
         After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
 
@@ -105,7 +106,7 @@ class Scrub:
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Check slices that are due, until `seconds` have passed.
+        """Check the slices that are due for a check, until `seconds` have passed.
 
         Args:
             seconds: seconds after which no further slice is begun. Default: 0, which allows one

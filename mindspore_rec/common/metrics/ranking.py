@@ -143,8 +143,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: the value of a row without a target among the first k items is 0. Default: None, all
-            items.
+        k: the value of a row without a target among the first k items is 0. Default: None, which
+            means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 

@@ -52,8 +52,8 @@ class StreamingDataset(BatchSource):
             be a `Schema` that was fitted before, because the schema does not learn here. Default:
             `to_arrays`, which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
-            not inputs of the network, such as the event time, can be left out. Default: None, all
-            columns.
+            not inputs of the network, such as the event time, can be left out. Default: None, which
+            means all columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.

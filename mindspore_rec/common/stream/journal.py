@@ -20,7 +20,7 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on the clock, or on when a partition was added to a topic.
+    """Decision that depended on the clock, or on the time at which a topic got a new partition.
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.

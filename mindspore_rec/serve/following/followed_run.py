@@ -182,7 +182,7 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints after the present state; `status` gives the reason of a failure.
+        """Apply all checkpoints after the present state; `status` says why one failed.
 
         Raises:
             OSError: the directory cannot be read.

@@ -44,11 +44,11 @@ class Predictor:
     Predictions continue while files are read, checked and decoded. All tables and dense parameters
     change together, between two predictions, so no answer mixes two states. A checkpoint is never
     applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
-    is rejected, the last good state still answers requests, and `status().error` gives the reason.
-    The next valid checkpoint is applied as soon as it appears. If a delta that is needed was
-    removed, a newer full checkpoint and the deltas after it replace the whole state. Predictions
-    wait while the rows of a full checkpoint are copied. During the copy, the rows need twice as
-    much memory as usual.
+    is rejected, the last good state still answers requests, and `status().error` says why. The next
+    valid checkpoint is applied as soon as it appears. If a delta that is needed was removed, a
+    newer full checkpoint and the deltas after it replace the whole state. Predictions wait while
+    the rows of a full checkpoint are copied. During the copy, the rows need twice as much memory as
+    usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at

@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that will be requested, including the batch that this
-                call returns. At most `most` batches are read from the source. Default: None, no
-                limit.
+                call returns. At most `most` batches are read from the source. Default: None, which
+                means no limit.
 
         Returns:
             The batch; None at the end of the data.

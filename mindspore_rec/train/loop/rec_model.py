@@ -283,7 +283,7 @@ class RecModel(ModelEvaluation):
                 may end in the middle of a pass over the data. Default: -1, which makes an epoch one
                 pass.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
-            max_steps: maximum number of steps of the run. Default: None, no limit.
+            max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
@@ -503,7 +503,7 @@ class RecModel(ModelEvaluation):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: None (upstream: True).
             sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
-            max_steps: maximum number of steps of the run. Default: None, no limit.
+            max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 

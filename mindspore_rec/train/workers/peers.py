@@ -79,7 +79,7 @@ class Alone:
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker that has a reason."""
+        """Return why the data ended, from the first worker that knows why."""
         return own
 
     def finish(self, summary: TrainSummary) -> None:
@@ -173,7 +173,7 @@ class Peers(Alone):
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker that has a reason."""
+        """Return why the data ended, from the first worker that knows why."""
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:

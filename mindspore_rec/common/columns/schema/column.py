@@ -323,8 +323,8 @@ class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
     The data have no column of this name: the value of a row is made from the row's values in other
-    columns of the schema. The network itself need not read the other columns. An ignored column is
-    read as texts.
+    columns of the schema. The network itself need not read these other columns. An ignored column
+    is read as texts.
 
     Args:
         name: name of the cross, which no other column has.
@@ -486,7 +486,7 @@ class KeptHistoryColumn(Column):
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
-            and has an empty history. Default: None, never.
+            and has an empty history. Default: None, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -25,7 +25,7 @@ _POSITIVE = frozenset(
 
 
 def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, np.ndarray, str]:
-    """Return the label's column, its values as the network learns them, and the reason.
+    """Return the label's column, the values to learn, and a sentence that explains the choice.
 
     Args:
         label: profile of the label.

@@ -176,7 +176,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index in `backwards` for the combination of inputs that are bfloat16."""
+        """Return the index in `backwards` for the set of inputs whose dtype is bfloat16."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
