@@ -49,8 +49,7 @@ class Peer:
     Args:
         name: of `WORKERS`.
         python: path of the interpreter that has the framework.
-        settings: all fields of the worker's `peers.serve.Work`, or of its own class, that are not
-            arrays.
+        settings: all fields, except arrays, of `peers.serve.Work` or of the worker's own class.
         arrays: the fields of `peers.serve.Work` that are arrays.
         script: the worker's file in `peers`. Default: the file that `WORKERS` lists for the name.
 

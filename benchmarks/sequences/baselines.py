@@ -89,7 +89,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
     Args:
         part: the rows.
-        last: number of the newest items that count. Default: None, all items.
+        last: number of the newest items that count. Default: None, which means all items.
         decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """
     rows = part.rows
