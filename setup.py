@@ -85,11 +85,11 @@ def sources() -> list[str]:
 
 
 def translation_units(directory: Path) -> list[str]:
-    """Return what is compiled: files that include several sources, and sources that stay alone.
+    """Return the files to compile: files that include several sources, and single sources.
 
-    What headers define is parsed and compiled once for all of them; of the bindings, that is four
-    fifths. Names in anonymous namespaces must differ therefore. Sources alone are those with an
-    instruction set of their own, and those with the same macros and names for the baseline's.
+    A file that includes several sources compiles each header once, and headers take four fifths of
+    the bindings' compile time. Therefore, names in anonymous namespaces must differ. Each source
+    for one instruction set, including the baseline set, is compiled as a single source.
 
     Args:
         directory: where these files are written.
