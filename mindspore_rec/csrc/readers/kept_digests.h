@@ -2,7 +2,8 @@
 //
 // KeptDigests: digests of rows by key, stored separately from the rows. Comparing these digests
 // with the rows shows which rows have changed without a write, in memory or in tiers. A digest is
-// kept as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
+// stored as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23
+// bytes.
 //
 // Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
 // keys may be set and erased between two calls. A key that is present during the whole round is

@@ -163,7 +163,7 @@ class Table {
   // an optimizer and without a ticket. Otherwise, look up rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   // Set the values of rows, and insert missing rows without admission. If a key occurs twice, its
-  // last value is kept.
+  // last value counts.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
   // parts. A call is large if it has more keys than a quarter of the rows that fit into host
