@@ -52,7 +52,7 @@ class Line:
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
-        remedy: what to do, in one sentence. Default: "", nothing.
+        remedy: what to do, in one sentence. Default: "", which means nothing.
         figures: numbers and names behind the line, for `--json`.
     """
 

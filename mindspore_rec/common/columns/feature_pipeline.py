@@ -383,10 +383,10 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, even histories usually kept from rows.
+        """Return a copy for rows that contain all histories, even each `KeptHistoryColumn`.
 
-        The copy shares its learned state with this pipeline. If no history is kept from rows, the
-        result is this pipeline itself.
+        The copy shares its learned state with this pipeline. If the library collects no history
+        from rows, the result is this pipeline itself.
         """
         if not self.kept:
             return self
@@ -397,7 +397,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The members that make the events of kept histories, one member per history."""
+        """The members that make the events for each `KeptHistoryColumn`, one member per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 

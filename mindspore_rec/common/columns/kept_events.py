@@ -39,7 +39,7 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def events_name(column: str) -> str:
-    """Return the name of the array with the events from which a history is kept."""
+    """Return the name of the array with the events of a history."""
     return column + _EVENTS
 
 
@@ -81,7 +81,7 @@ class Events:
 
 
 class KeptEvents(JointFeature):
-    """The user, the time and the values of each row, from which histories are kept.
+    """The user, the time and the values of each row, from which the library collects histories.
 
     The array is int64 ``[B, 3 + V]`` for V values without the time: the time in seconds, 1 for an
     event or 0 for another row, the user's key, and the values. If the user is missing, the second
@@ -96,7 +96,7 @@ class KeptEvents(JointFeature):
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
-            never.
+            which means never.
     """
 
     dtype = np.int64

@@ -59,8 +59,8 @@ class TargetStatistics(JointFeature):
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, which means that each row counts
             once.
-        most_values: largest number of values that are kept per part, 1 to 2**30; the most frequent
-            values are kept. Default: 2**20.
+        most_values: largest number of values per part that have statistics, 1 to 2**30; these are
+            the most frequent values. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',

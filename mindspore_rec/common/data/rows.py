@@ -304,7 +304,7 @@ class Rows:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
             shuffle: True for a random order. 'near' permutes rows only within blocks of
                 `buffer_rows` rows, so rows that are sorted by time stay nearly sorted.
-                Default: False, the order of the files.
+                Default: False, which means the order of the files.
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, which means the number
                 of cores.

@@ -154,7 +154,7 @@ class Selection:
         return names
 
     def _mask(self, table: pa.Table, which: FilePart) -> np.ndarray | None:
-        """Return a mask of the rows that are kept; None if all rows are kept."""
+        """Return a mask of the selected rows; None if all rows are selected."""
         rows, file, place = table.num_rows, which.file, which.part.place
         mask = np.ones(rows, bool)
         for share in self.shares:

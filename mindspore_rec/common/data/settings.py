@@ -106,8 +106,9 @@ class BadRows:
     and the first bad rows with file, place and reason.
 
     Args:
-        most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an
-            error. The share is checked after every 100,000 rows, and at the end of a pass.
+        most_share: largest share of bad rows, in [0, 1]. Default: 0, which means that the first bad
+            row raises an error. The share is checked after every 100,000 rows, and at the end of a
+            pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
             `reason` and `text`. `read` empties an existing file. Default: None, which means that
             bad rows are only counted.
@@ -131,13 +132,13 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Only `seed`, the number of a row's file and the row's place in the file decide if the row is
-    kept; batch size, order, threads and workers do not matter. A row without a label is kept. The
-    negatives in the sample get the weight ``1 / negatives``, so the expected weighted mean of the
-    labels is the mean of the whole file.
+    Only `seed`, the number of a row's file and the row's place in the file decide if the row is in
+    the sample; batch size, order, threads and workers do not matter. A row without a label is in
+    the sample. The negatives in the sample get the weight ``1 / negatives``, so the expected
+    weighted mean of the labels is the mean of the whole file.
 
     Args:
-        negatives: share of the rows with label 0 that are kept, in (0, 1].
+        negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
         label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
             the schema; a row is negative if all its labels are negative.

@@ -187,7 +187,7 @@ def read_network(directory: Path) -> NetworkFile:
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
         CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
-            ValueError. The message contains the reason.
+            ValueError. The message says why.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

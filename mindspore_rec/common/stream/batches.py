@@ -137,7 +137,7 @@ class BatchSource(ABC):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages of a stream that are in no batch yet; None for other data."""
+        """Number of a stream's messages that are not in a batch yet; None for other data."""
         return None
 
     # ---- resuming after a restart
@@ -331,7 +331,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages of a stream that are in no batch yet; None for other data."""
+        """Number of a stream's messages that are not in a batch yet; None for other data."""
         return self.source.lag
 
     @property

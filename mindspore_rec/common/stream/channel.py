@@ -51,8 +51,8 @@ class DataSender:
         num_shards: number of shards of the channel, at least 1. An existing channel must have this
             number of shards (default 1).
         dataset_name: second part of the channel's name (default "dataset").
-        full_batch: True if every shard gets all rows. Default: False, each shard gets a part of the
-            rows.
+        full_batch: True if every shard gets all rows. Default: False, which means that each shard
+            gets a part of the rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
         sender_name: name of the sender, which must be the same after a restart. Default: a random
             name. With a random name, receivers cannot detect messages that a restarted sender

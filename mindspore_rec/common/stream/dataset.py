@@ -204,8 +204,8 @@ class StreamingDataset(BatchSource):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but `tables` contains no feature's table, or
-                lacks a feature's table that evicts rows by age.
+            ValueError: a feature is the timestamp, but `tables` contains none of the features'
+                tables, or lacks one that evicts rows by age.
         """
         if self._stage is None or self._stage.timestamp is None or self._schema is not None:
             return list(tables)

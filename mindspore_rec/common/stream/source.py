@@ -648,11 +648,11 @@ class StreamSource:
 
         Args:
             batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead must pass `batches`. The last 1024 positions are
-                kept. Default: the position after the last batch.
+                training that reads batches ahead must pass `batches`. The object remembers the last
+                1024 positions. Default: the position after the last batch.
 
         Raises:
-            ValueError: the position after `batches` batches is not kept.
+            ValueError: the object does not remember the position after `batches` batches.
         """
         self._bad.flush()
         with self._changed:

@@ -38,7 +38,7 @@ class FollowedRun:
             updates this state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
-        scrub_seconds: as for `Predictor`. Default: 0, never.
+        scrub_seconds: as for `Predictor`. Default: 0, which means never.
         pulse: record of the checks of the run's directory. Default: a new Pulse.
 
     Attributes:

@@ -85,7 +85,7 @@ class Predictor:
         scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
             with its digest once. The digests need 15 to 23 bytes per row, in addition to the rows.
             Damaged rows are logged as an error, and `status().scrub` contains the count of damaged
-            rows. Default: 0, never.
+            rows. Default: 0, which means never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
@@ -313,7 +313,7 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, as for `digests`. Default: 1, all rows.
+            parts: number of parts, as for `digests`. Default: 1, which means all rows.
 
         Raises:
             ValueError: there is no such table or part.

@@ -36,7 +36,7 @@ _NO_LIMIT = sys.maxsize
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after the current step, and record the reason in the training summary.
+    """End the training after the current step, and record in the training summary why it ended.
 
     Args:
         run_context: argument of the callback's method.

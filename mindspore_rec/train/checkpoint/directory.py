@@ -70,8 +70,8 @@ def save_checkpoint(
     writes its own rows, and a failure on one worker is raised on all workers.
 
     Args:
-        model: a `RecModel`, another `Model`, or a Cell. Of a network cell, tables (with optimizer
-            state) and weights are saved; of a training cell, the optimizer's parameters too.
+        model: a `RecModel`, another `Model`, or a Cell. For a network cell, tables (with optimizer
+            state) and weights are saved; for a training cell, the optimizer's parameters too.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` is a complete checkpoint, either old or new. Default: False.

@@ -99,8 +99,8 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest kept
-            checkpoint are kept too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest of
+            these checkpoints stay too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.

@@ -99,7 +99,7 @@ class _Reason:
         self._batch = batch
 
     def found(self) -> str:
-        """Return the reason why the batch does not fit the network, or an empty string."""
+        """Return why the batch does not fit the network, or an empty string."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_class() or self._wrong_shape()

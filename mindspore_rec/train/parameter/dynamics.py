@@ -165,9 +165,9 @@ class DynamicTable(TableParameter):
             key: any int64.
 
         Returns: An `Explanation` with presence, tier, count, threshold, the step and time of the
-            last lookup, and norm. If a key has no row, the `Explanation` also contains the reason:
-            the key was not admitted, or the key's row was evicted. The table stores information
-            about its last few thousand evictions.
+            last lookup, and norm. If a key has no row, the `Explanation` also says why: the key was
+            not admitted, or the key's row was evicted. The table stores information about its last
+            few thousand evictions.
 
         Raises:
             TypeError, ValueError: `key` is not an int64.

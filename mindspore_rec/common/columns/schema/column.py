@@ -302,7 +302,7 @@ class IntegerColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
         transform: as for `NumberColumn`.
-        dropout: as for `Column`. The scaled number is kept.
+        dropout: as for `Column`. The network also reads the scaled number.
     """
 
     kind = "integer"
@@ -408,8 +408,8 @@ class HistoryColumn(Column):
             'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
             times; timestamps become whole seconds since 1970. Default: None, which means that
             `Schema.fit` sets 'text' or 'whole'.
-        length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
-            length of the history. Default: 50.
+        length: greatest number of events in a row's list, 1 to 65536. Side columns have the length
+            of the history. Default: 50.
         keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
             keep the same events as the history. Default: 'last'.
         side_of: name of the history that the column belongs to. Default: None, which means that the
@@ -649,7 +649,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is read only if a cross, or a kept history by its option `by`, names it.
+    """A column that is read only if a cross, or the option `by` of a `KeptHistoryColumn`, names it.
 
     Args:
         name: as for `Column`.

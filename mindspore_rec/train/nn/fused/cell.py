@@ -219,7 +219,7 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
+        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, which means none.
         raises_at_once: whether a call outside a graph waits until the operator has finished; set it
             if the operator checks the user's values. Without the wait, PyNative mode would call the
             next operator even if a result is missing after an error, and might crash. Default:

@@ -134,7 +134,8 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: whether the weight is stored as `[x.width, width]`. Default: False.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
+                dropout.
             output: columns to write. Default: a new value.
         """
         own, inside, is_last = _inside(activation, masks)
@@ -343,7 +344,8 @@ class Program:
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
             training: True to normalize by the batch, False to normalize by the moving statistics.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
+                dropout.
             output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)
