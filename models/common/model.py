@@ -63,7 +63,7 @@ class RunConfig:
 
     Attributes:
         several_tasks: class attribute, True if the network has an output for each task. Default:
-            False, one output.
+            False, which means one output.
 
     Raises:
         ValueError: the data have several tasks but the model supports only one, `compute_dtype` is
