@@ -133,7 +133,7 @@ def mpi_prefix() -> Path | None:
 
 
 def shim() -> list[Extension]:
-    """The library that joins the native core to MPI; none where MPI is not there."""
+    """The library that joins the native core to MPI; none if MPI is missing."""
     prefix = mpi_prefix()
     if prefix is None:
         print(
