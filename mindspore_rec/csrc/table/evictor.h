@@ -31,7 +31,7 @@ class Evictor {
   void FinishStep();
   // Set the event time of the next batch. A time older than the watermark has no effect.
   void SetEventTime(int64_t seconds);
-  // Set the clock to a given moment, which may be in the past.
+  // Set the clock to any moment, which may be in the past.
   void SetClock(int64_t step, uint32_t time);
   void SetHorizon(const Horizon& horizon);
 

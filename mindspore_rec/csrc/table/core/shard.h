@@ -166,9 +166,9 @@ class Shard {
 
   // ---- with lower tiers (shard_tiers.cc)
 
-  // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
-  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the keys
-  // without a row in host memory to `missing`.
+  // Fill batch->row with the rows that are in host memory, and pin these rows. If `hold` is kBatch,
+  // hold the rows for prefetched batch `number`. Append the positions of the keys without a row in
+  // host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.

@@ -47,9 +47,8 @@ class UpperTier {
 
   // ---- find and hold
 
-  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and hold
-  // these rows. Append to missing[shard] the batch positions of the keys that have no row in host
-  // memory.
+  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
+  // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
   // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
   // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
