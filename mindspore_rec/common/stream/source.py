@@ -105,8 +105,8 @@ class StreamSource:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        LookupError: while batches are read, messages that come next were deleted, or the topic was
-            made anew.
+        LookupError: the next messages were deleted, or the topic was made anew, while batches were
+            read.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack

@@ -302,7 +302,7 @@ class IntegerColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
         transform: as for `NumberColumn`.
-        dropout: as for `Column`. The network also reads the scaled number.
+        dropout: as for `Column`; the scaled number is never dropped.
     """
 
     kind = "integer"
