@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if earlier ones are near."""
+    """Leave out each user's last event; return figures, and True if earlier figures are near."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():
