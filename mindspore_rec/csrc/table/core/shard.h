@@ -181,7 +181,7 @@ class Shard {
   bool HoldAhead(int64_t key, uint16_t number);
   // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
-  // batches hold are included only if `prefetched` is true.
+  // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // Return the row of a candidate, which is in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
