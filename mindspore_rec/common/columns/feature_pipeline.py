@@ -641,7 +641,7 @@ def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each member, a list of columns if the member reads several."""
+    """Return the column of each member, or a list of columns if the member reads several."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 

@@ -213,7 +213,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Known number of the topic's messages that are not in any batch yet."""
+        """Number, as far as known, of the topic's messages that are not in any batch yet."""
         return self.source.lag
 
     @property

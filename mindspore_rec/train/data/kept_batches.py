@@ -241,7 +241,7 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because a user who is due for eviction has no history."""
+        """Do nothing, because a user whose row is due for eviction has no history."""
 
     def close(self) -> None:
         """Free the rows."""

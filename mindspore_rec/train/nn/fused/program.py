@@ -211,7 +211,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add a sum, the products of all pairs of fields, and return the sum's columns.
+        """Add the summed products of all pairs of fields, and return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
