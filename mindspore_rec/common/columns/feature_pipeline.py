@@ -383,7 +383,7 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, even each `KeptHistoryColumn`.
+        """Return a copy for rows that contain all histories, as lists in their own columns.
 
         The copy shares its learned state with this pipeline. If the library collects no history
         from rows, the result is this pipeline itself.

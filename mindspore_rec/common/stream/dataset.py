@@ -205,7 +205,7 @@ class StreamingDataset(BatchSource):
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` contains none of the features'
-                tables, or lacks one that evicts rows by age.
+                tables, or a table that evicts rows by age is missing.
         """
         if self._stage is None or self._stage.timestamp is None or self._schema is not None:
             return list(tables)

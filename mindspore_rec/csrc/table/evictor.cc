@@ -108,8 +108,9 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Evict rows now that are due for eviction, because setting the clock back would make these rows
-  // visible again. If the clock moves forward, rows that are due for eviction stay due.
+  // Evict the rows that are due for eviction before the clock is set back, because an earlier clock
+  // would make these rows visible again. If the clock moves forward, rows that are due for eviction
+  // stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;

@@ -81,7 +81,7 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; first, evict the rows that the old rules evict by now.
+        """Evict the rows that are due under the old rules, and then set the new eviction rules.
 
         Args:
             eviction: the rules, or None for no eviction. The eviction order cannot change to or
