@@ -33,7 +33,7 @@ _DYNAMIC = "batch"
 
 
 class NotExportableError(Exception):
-    """Raised if a network cannot be served without MindSpore; the message gives the reason."""
+    """Raised if a network cannot be served without MindSpore; the message says why."""
 
 
 @dataclass(frozen=True)
