@@ -38,7 +38,7 @@ COMPILE_FLAGS = [
     "-fno-math-errno",
     "-fno-trapping-math",
 ]
-# Run-time chosen row kernels: only these files may use more than the baseline.
+# Only these files may use more instructions than the baseline; their loops are chosen at run time.
 AVX2_FLAGS = ["-mavx2", "-mf16c"]
 AVX512_FLAGS = [
     "-mf16c",
@@ -54,8 +54,9 @@ FILE_FLAGS = {
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
-# Most files of a unit, by the beginning of their paths; the longest beginning applies. Bindings of
-# Table have units of their own, so that a change of Table's headers leaves the other bindings.
+# Maximum number of files per unit, by the beginning of the paths; the longest beginning applies.
+# The bindings of Table have separate units, so that the other bindings are not compiled again after
+# a change of Table's headers.
 UNIT_FILES = {"bindings/table": 7, "bindings": 7}
 MOST_UNIT_FILES = 12
 # GCC warns of members whose types are in anonymous namespaces, since it takes each file of a unit
@@ -75,7 +76,7 @@ def is_x86() -> bool:
 
 
 def baseline_flags() -> list[str]:
-    """The oldest CPU the wheel runs on: x86-64-v2, or armv8."""
+    """The oldest CPU on which the wheel runs: x86-64-v2, or armv8."""
     return ["-march=x86-64-v2"] if is_x86() else ["-march=armv8-a"]
 
 
@@ -85,11 +86,11 @@ def sources() -> list[str]:
 
 
 def translation_units(directory: Path) -> list[str]:
-    """Return what is compiled: files that include several sources, and sources that stay alone.
+    """Return the files to compile: files that include several sources, and single sources.
 
-    What headers define is parsed and compiled once for all of them; of the bindings, that is four
-    fifths. Names in anonymous namespaces must differ therefore. Sources alone are those with an
-    instruction set of their own, and those with the same macros and names for the baseline's.
+    A file that includes several sources compiles each header once, and headers take four fifths of
+    the bindings' compile time. Therefore, names in anonymous namespaces must differ. Each source
+    for one instruction set, including the baseline set, is compiled as a single source.
 
     Args:
         directory: where these files are written.
@@ -99,7 +100,8 @@ def translation_units(directory: Path) -> list[str]:
     for each in sources():
         if each not in alone:
             inside = Path(each).relative_to(CSRC)
-            # A folder has units of its own: what is inlined in it follows from no other folder.
+            # Each folder has separate units, so other folders do not affect the inlining in a
+            # folder.
             begins = [begin for begin in UNIT_FILES if inside.as_posix().startswith(begin)]
             folders[max(begins, key=len, default=inside.parts[0])].append(each)
     directory.mkdir(parents=True, exist_ok=True)
@@ -133,7 +135,7 @@ def mpi_prefix() -> Path | None:
 
 
 def shim() -> list[Extension]:
-    """The library that joins the native core to MPI; none where MPI is not there."""
+    """The library that joins the native core to MPI; none if MPI is missing."""
     prefix = mpi_prefix()
     if prefix is None:
         print(
@@ -192,7 +194,7 @@ def object_digest(made: Path, command: list[str], before: float = math.inf) -> s
 class BuildNative(build_ext):
     """Compiles the files side by side, each with its own instruction set.
 
-    A build in place compiles only what changed. A wheel is compiled anew.
+    A build in place compiles only changed files. A wheel is compiled anew.
     """
 
     def run(self) -> None:
@@ -211,7 +213,7 @@ class BuildNative(build_ext):
         place.write_text(f"{core.source_digest(ROOT)}\n")
 
     def get_ext_filename(self, fullname: str) -> str:
-        # The shim is a library and no module of one Python.
+        # The shim is a library, not a module for one version of Python.
         if fullname.rpartition(".")[2] == "_mpi":
             return str(Path(*fullname.split("."))) + ".so"
         # Python names a module after the processor that Python itself runs on.
@@ -241,7 +243,7 @@ class BuildNative(build_ext):
                 extra_postargs=["-MD", *flags],
                 depends=ext.depends,
             )
-            # An input that changed meanwhile may not be what was compiled.
+            # If an input has changed meanwhile, the compiler may have read the old input.
             stamp.write_text(object_digest(Path(made), command, before=started) or "")
             return made
 
@@ -329,8 +331,8 @@ setup(
             "tensorboardX>=2.6.2.2",
             "tensorboard>=2.16",  # reads back what tensorboardX wrote
             "greenlet>=3",  # threads of tests/simulation
-            # A client that no one here wrote. Its extra for gRPC asks for an older protobuf than
-            # MindSpore does; it runs with what MindSpore has.
+            # A third-party client for tests. Its extra for gRPC requires an older protobuf than
+            # MindSpore; the client also runs with MindSpore's protobuf.
             "tritonclient[http]>=2.50",
         ],
         "nightly": ["pyspark>=3.5"],  # also Java; tests that only a nightly run has

@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with `+` if files were changed since; "" outside of git."""
+    """Return the commit of the sources, with `+` if files differ from it; "" outside of git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)

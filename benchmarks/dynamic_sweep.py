@@ -24,9 +24,9 @@ BEFORE = 60  # steps whose median is the measure, and which touch the rows that 
 AFTER = 40
 IDLE = 100_000
 
-# Name of a sweep -> (eviction rules at the start, flag). If the flag is True, changes are recorded
-# for a delta, and each step also fetches the evicted keys, as EvictedKeysCallback does. The step's
-# time includes the time of recording and fetching.
+# Name of a sweep -> (eviction rules at the start, `recorded`). If `recorded` is True, changes are
+# recorded for a delta, and each step also fetches the evicted keys, as EvictedKeysCallback does.
+# The step's time includes the time of recording and fetching.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),
@@ -61,7 +61,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     rows = args.sweep_rows
     # Rows of this age become due for eviction just after the first `BEFORE` steps, or, with the
     # trigger "callback", when the eviction is triggered. Rows that the first `BEFORE` steps look up
-    # do not become due.
+    # do not become due for eviction.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:

@@ -332,7 +332,7 @@ def main() -> None:
 
 
 def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
-    """Return a run of the graph with the rows as a plain input."""
+    """Return a function that runs a step of the graph, with the rows as a plain input."""
     head = new_head(args)
     step = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
     return lambda _: step(rows, label)[0].asnumpy()

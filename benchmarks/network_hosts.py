@@ -36,7 +36,7 @@ exec ip netns exec {space} taskset -c {core} unshare --uts \\
 
 
 def missing() -> str:
-    """Return the reason why this machine cannot make the hosts, or ""."""
+    """Return why this machine cannot make the hosts, or ""."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc", "taskset", "unshare"):

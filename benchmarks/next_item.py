@@ -85,7 +85,7 @@ MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
 def chosen_settings(
     name: str, part: Part, seed: int, progress: tqdm, known: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], float]:
-    """Return known settings or the best on the validation rows, and their validation NDCG@10."""
+    """Return settings (from `known`, or the best on the validation rows) and their NDCG@10."""
     if known is not None:
         progress.update(len(GRIDS[name]))
         return known["settings"], known["valid_ndcg"]
@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if earlier ones are near."""
+    """Leave out each user's last event; return figures, and True if earlier figures are near."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

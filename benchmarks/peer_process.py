@@ -31,7 +31,7 @@ _LAST_WORDS = 2000
 
 
 def installed(name: str, python: str) -> str:
-    """Return the reason why an interpreter cannot run a peer of `WORKERS`, or ""."""
+    """Return why an interpreter cannot run a peer of `WORKERS`, or ""."""
     look = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if not u.find_spec(n)])"
     try:
         done = subprocess.run(
@@ -49,8 +49,7 @@ class Peer:
     Args:
         name: of `WORKERS`.
         python: path of the interpreter that has the framework.
-        settings: all fields of the worker's `peers.serve.Work`, or of its own class, that are not
-            arrays.
+        settings: all fields, except arrays, of `peers.serve.Work` or of the worker's own class.
         arrays: the fields of `peers.serve.Work` that are arrays.
         script: the worker's file in `peers`. Default: the file that `WORKERS` lists for the name.
 

@@ -283,7 +283,7 @@ def path_of(name: str) -> str:
 
 
 def lacking(need: str) -> str:
-    """Return the reason why a part that a benchmark needs is missing, or ""."""
+    """Return why a part that a benchmark needs is missing, or ""."""
     if need == "Kafka":
         from examples.online_learning.kafka.broker import missing_tools
 

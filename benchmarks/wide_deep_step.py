@@ -127,7 +127,7 @@ def vanilla_run(data: Data) -> Callable[[int], float]:
 
 
 def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
-    """Return the runs of the dense network with constant rows."""
+    """Return functions that run steps of the dense network, with constant rows."""
     rng = np.random.default_rng(1)
     fields = SHAPES[data.shape][0]
     deep = rng.random((data.batch, fields, DIM)) * 0.02 - 0.01

@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says what was skipped and why, a line a reason."""
+    """Prints which tests were skipped and why, one line per cause."""
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section("skipped")

@@ -4,8 +4,8 @@
 Each network has two forms: one runs on padded blocks, and the other pads the values for the
 attention only (for DIN, it pads nothing). In SASRec's and HSTU's blocks, the attention's mask is
 causal, and the padding comes after the values. So the padding needs no mask there; DIN uses a mask.
-Each form runs eagerly. If compiled forms are requested, each form also runs compiled, unless
-`torch.compile` fails or takes more than a minute.
+Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile` fails or
+takes more than a minute.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baselines that predict the next item: popularity, item-kNN, EASE, a Markov chain, ALS and BPR.
 
-A baseline has settings. It learns from the events of a part, and ranks the targets of the part's
-rows. The items of a row's history are never recommended, so ranks leave them out. A "recent"
-baseline reads only the newest 10 or 50 items of a history. The weight of each item is the weight of
-the next newer item times `decay`.
+A baseline has settings, learns from the events of a part, and ranks the targets of the part's rows.
+The items of a row's history are never recommended, so ranks leave them out. A "recent" baseline
+reads only the newest 10 or 50 items of a history. The weight of each item is the weight of the next
+newer item times `decay`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
     Args:
         part: the rows.
-        last: number of the newest items that count. Default: None, all items.
+        last: number of the newest items that count. Default: None, which means all items.
         decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """
     rows = part.rows

@@ -47,7 +47,7 @@ class Pool(nn.Module):
     def forward(
         self, candidate: torch.Tensor, events: torch.Tensor, lengths: torch.Tensor
     ) -> list[torch.Tensor]:
-        """candidate [B, dim], events [B, L, dim], lengths [B] -> sum and product with it."""
+        """candidate [B, dim], events [B, L, dim], lengths [B] -> weighted sum, candidate * sum."""
         mask = torch.arange(events.shape[1]) < lengths[:, None]
         c = candidate[:, None].expand_as(events)
         joined = torch.cat((c, events, c - events, c * events), -1)

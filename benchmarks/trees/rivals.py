@@ -4,7 +4,7 @@
 Each learner reads the columns unchanged. Texts are categories, in the learner's own type for
 categories. The time is replaced by the hour and the weekday. A list is replaced by a flag per value
 (`|` separates the values). LightGBM and CatBoost have their default settings, but up to 2,000
-trees. They stop when the validation rows' AUC has not risen for 50 trees.
+trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
 
 `LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
 `CatBoost-statistics` also read the numbers of the `TargetStatistics` in the schema from

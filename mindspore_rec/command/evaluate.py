@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec eval`: metrics of the trained model, also by group, and its calibration."""
+"""`mindspore-rec eval`: metrics (in all and by group) and calibration of the trained model."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def by_group(
     weight: Floats | None = None,
     most: int = 20,
 ) -> list[GroupFigures]:
-    """Return the metrics of the rows of each value of a column, the most frequent value first.
+    """Return the metrics for each value of a column, the most frequent value first.
 
     Args:
         label: as for `figures_of`.

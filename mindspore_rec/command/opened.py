@@ -49,7 +49,7 @@ def schema_of(settings: Settings) -> Schema:
     """Return the schema of the columns.
 
     Raises:
-        ValueError: a column is wrong, or there is no label or no column to learn from.
+        ValueError: a column is unusable, or there is no label or no column to learn from.
     """
     described = {"columns": settings.columns, "embedding_dim": settings.embedding_dim}
     schema = Schema.from_description(described)
@@ -139,7 +139,7 @@ def _divided(
         rows: the rows.
         settings: settings of the YAML file.
         schema: description of the rows.
-        every: the shares. Default: None, for training, validation and test rows.
+        every: the shares. Default: None, which means the training, validation and test rows.
     """
     split = settings.split
     shares = [share for share in every or split.shares() if share > 0]

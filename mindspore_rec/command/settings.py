@@ -45,8 +45,8 @@ class KafkaSettings:
             columns.
         sample: file with rows, from which the scales of numbers are computed before the training.
             Needed if there are numbers.
-        dead_letters: topic for messages that cannot be read. Default: none, the first unreadable
-            message ends the training.
+        dead_letters: topic for messages that cannot be read. Default: none, which means that the
+            first unreadable message ends the training.
     """
 
     servers: str

@@ -14,7 +14,7 @@ _MOST_BYTES = 1 << 20  # of the file
 
 
 def check_private(path: Path) -> None:
-    """Raise an error for a file with a secret that other users can read or write.
+    """Raise an error if other users can read or write a file with a secret.
 
     Raises:
         OSError: the file's status cannot be read.

@@ -27,7 +27,7 @@ def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -
 
     Raises:
         ValueError: MindSpore's parallel mode slices parameters over devices; or an embedding cannot
-            be converted, and the message names each such embedding and the reason.
+            be converted, and the message names each such embedding and says why.
     """
     mode = ms.get_auto_parallel_context("parallel_mode")
     if mode in ("semi_auto_parallel", "auto_parallel"):

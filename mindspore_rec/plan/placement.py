@@ -32,7 +32,7 @@ class Machine:
 
     Args:
         link_bytes: bytes per second that a host's link can carry in each direction. Default:
-            1.25e9, 10 Gbit/s.
+            1.25e9, which means 10 Gbit/s.
         memory_bytes: bytes per second that a worker can read and write in rows of tables, at random
             places. Default: 10e9.
         latency: seconds from sending a message to its arrival on another host. Default: 50e-6.

@@ -28,8 +28,8 @@ class SchemaLog(KeyLog):
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
             training.
-        table: name of the table, as `table_names` returns it. Default: None, the table of all
-            columns that have no settings of their own.
+        table: name of the table, as `table_names` returns it. Default: None, which means the table
+            of all columns that have no settings of their own.
 
     Raises:
         TypeError: `rows` were not returned by `mindspore_rec.data.read`.

@@ -91,7 +91,7 @@ def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaL
 
     Args:
         rows: the rows.
-        table: name of a table. Default: None, all tables.
+        table: name of a table. Default: None, which means all tables.
 
     Returns:
         Tables, with the names that `table_names` returns, and their logs.

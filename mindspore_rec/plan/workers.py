@@ -41,7 +41,7 @@ class TableOnWorkers:
     """One table on N workers.
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
-    shares. The imbalances are for rows that a hash of the key distributes, also if the placement is
+    shares. The imbalances are for rows that a hash of the key distributes, even if the placement is
     'owner' or 'replicated'. Figures per step are means over the steps, per worker.
 
     Args:

@@ -71,7 +71,7 @@ def _check(options: argparse.Namespace) -> _Checked:
     """Check the options; return the models, tiers and protection that the options describe.
 
     Raises:
-        _UsageError: the options are wrong.
+        _UsageError: the options are invalid.
         ImportError: a package is missing; the message says how to install it.
         OSError, ValueError: a file in the options cannot be used.
     """

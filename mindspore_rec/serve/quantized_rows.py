@@ -56,7 +56,7 @@ class QuantizedRows:
         self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set rows; if a key occurs twice, its last row is kept.
+        """Set rows; if a key occurs twice, its last row counts.
 
         Args:
             keys: int32 or int64 `[n]`.

@@ -26,7 +26,7 @@ __all__ = ["EmbeddingConfig", "FieldEmbedding", "FieldSum", "embedding_parameter
 
 
 class FieldEmbedding(nn.Cell):
-    """Lookup of the embeddings of all fields of a row.
+    """Lookup of the embeddings for all fields of a row.
 
     Args:
         fields: number of fields F, at least 1.

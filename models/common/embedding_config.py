@@ -59,13 +59,13 @@ class EmbeddingConfig:
             at least 1. Sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: number of steps after which a row is evicted if its key has not occurred.
-            Sets the table's `eviction`. Not for 'static'. Default: None, never.
+            Sets the table's `eviction`. Not for 'static'. Default: None, which means never.
         max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
-            recently used rows are evicted. Not for 'static'. Default: None, no limit.
+            recently used rows are evicted. Not for 'static'. Default: None, which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
         cache: the tiers that store the rows, as for `mindspore_rec.CacheConfig`; only for tables on
-            the host that are not converted. Default: None, all rows in host memory.
+            the host that are not converted. Default: None, which means all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for

@@ -58,12 +58,12 @@ class RunConfig:
             'bfloat16'; perceptrons also accept 'float16'. Weights and embeddings are always
             float32. On processors without bfloat16 instructions, 'bfloat16' is slower than
             'float32'. Default: 'float32'.
-        dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
+        dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, which means the
             device that `mindspore_rec.get_dense_device` returns.
 
     Attributes:
         several_tasks: class attribute, True if the network has an output for each task. Default:
-            False, one output.
+            False, which means one output.
 
     Raises:
         ValueError: the data have several tasks but the model supports only one, `compute_dtype` is

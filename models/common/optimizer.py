@@ -23,7 +23,7 @@ class OptimizerConfig:
     Args:
         learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
         learning_rate_end: learning rate of the last step; the rate falls along half a cosine to
-            this value. Default: None, constant.
+            this value. Default: None, which means a constant rate.
         dense_weight_decay: factor of the L2 penalty on all parameters except embeddings. Default:
             0.0.
         embedding_weight_decay: factor of the L2 penalty on the embeddings that a batch looks up.

@@ -49,7 +49,7 @@ def check_remote(config: Any) -> None:
 
 
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
-    """Return the reason why a server does not answer, or None; with TLS, only try to connect."""
+    """Return why a server does not answer, or None; with TLS, only try to connect."""
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as connection:
             if is_plain:

@@ -127,7 +127,7 @@ def write_report(
         figures: figures of the run, as for `--json`.
         points: points of a `Recorder`.
         curves: predicted and observed rates, by task; empty if the run was interrupted.
-        operators: times of the operators. Default: None, not shown.
+        operators: times of the operators. Default: None, which means that it is not shown.
 
     Raises:
         ValueError: matplotlib is not installed.

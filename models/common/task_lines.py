@@ -63,7 +63,8 @@ def report(
         data: the data that the model was evaluated on.
         what: name of the run or the runs, for the first line.
         mean: metrics of `evaluate`, or their means over runs.
-        deviation: standard deviations of the metrics over runs. Default: None, for one run.
+        deviation: standard deviations of the metrics over runs. Default: None, which means that
+            there was only one run.
 
     Example:
         >>> data = Data("toy rows", 1, 0, lambda *_: (), 1, [], tasks=("buy", "click"))

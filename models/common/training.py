@@ -57,7 +57,7 @@ class TrainConfig:
 
 
 def with_changes(config: C, **changes: int | None) -> C:
-    """Return a configuration with a changed section `train`, for the options of a command.
+    """Return a configuration with new values in the section `train`, for the options of a command.
 
     Args:
         config: a frozen dataclass with a field `train`.

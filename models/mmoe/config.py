@@ -42,8 +42,8 @@ class Config(RunConfig):
     Args: as for `RunConfig`, and
 
         data: Census-Income, the only data set with several labels.
-        embedding: description of the embeddings. Default: 8 floats, initial values of deviation
-            0.05.
+        embedding: description of the embeddings. Default: rows of 8 floats, with initial values
+            drawn with a standard deviation of 0.05.
         model: the network.
     """
 

@@ -96,7 +96,8 @@ class Life:
         batches = [self.ids(self.most // looks) for _ in range(looks)]
         if rng.random() < 0.6:
             self.prefetch(np.concatenate(batches))
-        # A row that leaves the table makes handles stale, as one that is due may at a lookup.
+        # A row that leaves the table makes handles stale; at a lookup, a row due for eviction may
+        # leave.
         handled = looks == 1 and rng.random() < 0.4
         tickets = []
         for ids in batches:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints by the clock: the next one is due when its interval has passed since the last."""
+"""Checkpoints by the clock: a checkpoint is due one interval after the last checkpoint."""
 
 from __future__ import annotations
 

@@ -456,7 +456,7 @@ def test_new_data(tmp_path: Path) -> None:
 
 
 def test_corrected_data_are_new_data(tmp_path: Path) -> None:
-    """A batch that was trained has other labels now; one that was not is no reason."""
+    """Changed labels in a trained batch are new data; changes in an untrained batch are not."""
     stopped(tmp_path, batches())
     for place, is_new in ((2, True), (9, False)):
         corrected = batches()

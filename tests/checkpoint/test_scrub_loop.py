@@ -90,7 +90,7 @@ def test_any_rounds(
     again: bool,
     by_turns: bool,
 ) -> None:
-    """Slices come in order, when they are due, and as many as a quarter of the time allows."""
+    """Slices are checked in order, when due, and as many as a quarter of the time allows."""
     rows = Rows(sizes, seconds, cost, unread, again)
     with mock.patch(CLOCK, lambda: rows.now), mock.patch(WARNING) as warning:
         scrub, last = Scrub(rows, seconds), 0.0

@@ -59,7 +59,7 @@ class Defect:
 
     Args:
         number: its number in the outside attack that found it; later ones are of `tests.mutants`.
-        sentence: what is wrong with it.
+        sentence: description of the defect.
         edits: what puts it back.
         general: tool that was not written for it; None where no such tool can notice.
         regression: the test that came with its mend.

@@ -66,7 +66,7 @@ def batches_read_ahead_are_held_back() -> list[Replaced]:
 
 
 def clock_stands_while_it_is_quiet() -> list[Replaced]:
-    """Saves are due after a step only."""
+    """Saves become due only after a step."""
     return [(RecCheckpoint, "on_train_wait", lambda self, run_context: None)]
 
 

@@ -23,7 +23,7 @@ _OF_A_MESSAGE = 5
 class Producer(threading.Thread):
     """Sends events of keys by chance, each message to one of the topic's partitions by chance.
 
-    It is late after a pause, and then sends what is due at once.
+    After a pause, the producer is late, and sends all overdue events at once.
 
     Args:
         topic: gets the events.

@@ -69,7 +69,7 @@ class _States:
         self._seen: dict[int, tuple[int, ...]] = {}  # events of each partition, by step
 
     def wrong(self, step: int, counts: np.ndarray) -> str:
-        """Return what is wrong with the events of each key after a step; '' if nothing is."""
+        """Return a description of errors in the counts per key after a step; '' without errors."""
         if counts.sum() != step * self._batch:
             return f"{counts.sum():g} events, these are not {step} steps"
         of = tuple(int(counts[self._partition == p].sum()) for p in range(len(self._events)))
@@ -99,7 +99,7 @@ class _States:
 
 
 def judge(history: Iterable[Mapping[str, Any]], keys: int, batch: int) -> list[Finding]:
-    """Return what is wrong with a history; nothing where all promises were kept.
+    """Return the broken guarantees of a history; an empty list if it kept all guarantees.
 
     Args:
         history: records as above.

@@ -18,7 +18,7 @@ class Named:
 
     Args:
         number: of the defect.
-        sentence: what is wrong with it.
+        sentence: description of the defect.
         outcome: "killed", "survived" or "does not compile".
         said: what the test said that found it.
         tests: that have run.

@@ -131,8 +131,8 @@ def test_the_clock_saves_while_the_stream_is_quiet(make: Make, tmp_path: Path) -
     ends = Ends(lambda step: step == 5 and (root / f"{5:012d}.full").is_dir())
     make().online_train(dataset(topic), [ends, checkpoint], progress=False)
     assert ends.seconds < QUIET / 3
-    # Once each: nothing is saved again while nothing changes. If a full checkpoint was due already
-    # when the step ended, it has what a delta would have.
+    # Once each: nothing is saved again while nothing changes. If it was already time for a full
+    # checkpoint when the step ended, the full checkpoint replaces the delta.
     kinds = [each.kind for each in checkpoint.saves if each.step == 5]
     assert kinds in (["delta", "full"], ["full"])
 

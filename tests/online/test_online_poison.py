@@ -103,8 +103,8 @@ RARE = {"size: row": 6}  # the others come by the hundred
 
 
 def values(rng: np.random.Generator) -> tuple[list[bytes | None], list[str], list[pa.Table]]:
-    """Messages in the order in which partitions take turns, what is wrong with each or nothing, and
-    the good rows in order."""
+    """Messages in the order of the turns, the defect of each message or '', and the good rows in
+    order."""
     often = [kind for kind in POISON if kind not in RARE]
     kinds = [str(rng.choice(often)) if rng.random() < 0.6 else "" for _ in range(MESSAGES)]
     for kind, count in RARE.items():

@@ -135,7 +135,7 @@ class TableModel:
         self.moved()
 
     def set_eviction(self, **rules: object) -> None:
-        """What is due goes first; with a trigger nothing is due before it."""
+        """First, rows due for eviction leave; with a trigger, no row is due before the trigger."""
         self.sweep()
         for name, value in rules.items():
             setattr(self, name, value)
@@ -151,7 +151,7 @@ class TableModel:
     # ---- eviction
 
     def age(self, seen: Row | Counted) -> str:
-        """Why it is due, or ''."""
+        """Why the row is due for eviction, or ''."""
         # The last step that is done is the one before the clock's.
         if self.max_idle >= 0 and self.horizon[0] - 1 - seen.last_step >= self.max_idle:
             return "idle_steps"
@@ -166,7 +166,7 @@ class TableModel:
         self.removed += 1
 
     def sweep(self, norms: bool = False) -> None:
-        """Drops what is due. Done where the rules or the clock move: due must not become undue."""
+        """Drops rows due for eviction; needed when rules or clock change, so that none escapes."""
         for key, row in list(self.rows.items()):
             if reason := self.age(row):
                 self.drop(key, reason)
@@ -232,7 +232,7 @@ class TableModel:
         return Row(self.first(key).copy(), state, 0, self.step, self.time)
 
     def make_way(self, key: int) -> bool:
-        """Whether there is no row; one that is due goes."""
+        """True if the key has no row; a row that is due for eviction is dropped first."""
         if key in self.rows and (reason := self.age(self.rows[key])):
             self.drop(key, reason)
         return key not in self.rows
@@ -353,7 +353,7 @@ class TableModel:
         self.moved()
 
     def sweep_after_step(self) -> bool:
-        """Whether the end of a step evicts; then what is due has gone."""
+        """True if the end of a step evicts; the rows due for eviction are then dropped."""
         evicts = self.sweeping or not self.on_trigger
         self.sweeping = False
         if evicts:

@@ -130,7 +130,7 @@ class PolicyMachine(NativeTableMachine):
     @precondition(lambda self: self.handles)
     @rule(data=st.data(), number=NUMBERS)
     def accumulate_by_handle(self, data, number) -> None:
-        """Good for as long as no row has left and none of its own is due."""
+        """Handles are valid until a row leaves the table, or one of their rows may be evicted."""
         self.settle()
         handles, keys, removed = data.draw(st.sampled_from(self.handles))
         grad = self.numbers(len(keys), number)

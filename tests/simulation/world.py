@@ -14,8 +14,9 @@ a `Predictor` with its thread; what is theirs alone is replaced:
 Things happen to the topic, too: in some schedules it gets partitions, or is deleted and made anew;
 then the run must refuse to go on, and another one begins. A trainer ends after a number of steps,
 or goes on until it is asked to end; then nothing comes for a while, in which batches that were read
-ahead must be trained, and what is due be saved. Lives may have batches of their own, and erase a
-row before they train, or without a step. `record.py` says what all this must lead to.
+ahead must be trained, and each save whose time has come must be made. Lives may have batches of
+their own, and erase a row before they train, or without a step. `record.py` says what all this must
+lead to.
 
 The table has a tier below host memory in some schedules, whose reads may fail; rows are evicted by
 age in steps, in event time or both, or not.
@@ -618,7 +619,8 @@ class World:
             raise FindingError(f"nobody removes {left}")
         found = sorted(entry for entry in parsed_names.values() if entry is not None)
         fulls = [each for each in found if each[1] == "full"]
-        # None may have been due since the last fault, which may have kept old ones.
+        # Perhaps no full checkpoint was due since the last fault, and the fault may have left old
+        # ones.
         none_due = max(fulls)[0] <= self._quiet_from and (
             self.settings.by_clock or not self._has_full_due()
         )

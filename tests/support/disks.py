@@ -75,7 +75,7 @@ def _failure(*command: str) -> str:
 
 @contextlib.contextmanager
 def _until_the_end(path: Path, reason: str) -> Iterator[None]:
-    """Take a file system away at the end; end the test if there is a reason why it is not there."""
+    """Take a file system away at the end; end the test if it could not be mounted."""
     if reason:
         missing("root", f"mounting a small file system is not allowed: {reason}")
     try:

@@ -48,7 +48,7 @@ def need_package(name: str, reason: str) -> Any:
 
 
 def summary(reasons: Iterable[str]) -> list[str]:
-    """One line a reason, with the number of tests, missing parts first.
+    """One line per cause, with the number of tests, missing parts first.
 
     Example:
         >>> summary(["not on this CPU", "torch is missing: an extra", "not on this CPU"])

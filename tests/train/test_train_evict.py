@@ -80,7 +80,7 @@ def train(model: RecModel, callbacks: list[Callback], steps: int = 10, **argumen
 
 
 def test_by_steps(make) -> None:
-    """Ages are measured at the eviction; what is not due stays; others evict as they do."""
+    """Ages are measured at the eviction; younger rows stay; other tables use their own rules."""
     rules = (by_callback(max_idle_steps=1), Eviction(max_idle_steps=1), None)
     model, tables = make(*rules)
     callback = EvictCallback(evict_time_interval=None, evict_step_interval=4)

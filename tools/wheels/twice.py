@@ -77,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return a text with the files that differ between two wheels; '' if `first` is not a wheel."""
+    """Return " in" and the files that differ between two wheels; '' for files of other kinds."""
     if first.suffix != ".whl":
         return ""
     contents = []

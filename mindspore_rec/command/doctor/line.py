@@ -35,7 +35,8 @@ class Asked:
 
     Attributes:
         directory: folder whose disk is measured. Default: the present folder.
-        kafka: address of a Kafka broker, `host:port`. Default: None, no broker is probed.
+        kafka: address of a Kafka broker, `host:port`. Default: None, which means that no broker is
+            probed.
         seconds: time limit for each item whose own limit is shorter. Default: 0.
     """
 
@@ -51,7 +52,7 @@ class Line:
     Attributes:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
-        remedy: what to do, in one sentence. Default: "", nothing.
+        remedy: what to do, in one sentence. Default: "", which means nothing.
         figures: numbers and names behind the line, for `--json`.
     """
 

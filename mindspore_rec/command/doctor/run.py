@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def answer(name: str, asked: Asked) -> Line:
-    """Return the line of an item, also if its probe crashes or does not end.
+    """Return the line of an item, even if its probe crashes or does not end.
 
     Args:
         name: name of the item.

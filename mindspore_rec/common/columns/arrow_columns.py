@@ -88,7 +88,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return True for a type of lists: of any length, large, or of one fixed length."""
+    """Return True if the type is an Arrow list type: list, large list, or fixed-size list."""
     known = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(each(kind) for each in known)
 

@@ -67,7 +67,7 @@ def map_dataset(
         training: True if a network trains on the batches. Default: False.
 
     Raises:
-        ValueError: a column is missing, or a kept column has the name of an array.
+        ValueError: a column is missing, or a column of `keep_rest` has the name of an array.
 
     Example:
         >>> from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline

@@ -199,7 +199,7 @@ class FeaturePipeline:
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
             training: whether a network trains on the rows. If True, `TargetStatistics` exclude each
-                row's own labels. Default: None, as `learn`.
+                row's own labels. Default: None, which means the value of `learn`.
 
         Returns:
             The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
@@ -312,7 +312,7 @@ class FeaturePipeline:
             training: whether a network trains on the batches. Default: False.
 
         Raises:
-            ValueError: a column is missing, or a kept column has the name of an array.
+            ValueError: a column is missing, or a column of `keep_rest` has the name of an array.
         """
         view = BatchRows({}, names)
         read = list(names)
@@ -383,10 +383,10 @@ class FeaturePipeline:
         return made
 
     def with_lists(self) -> FeaturePipeline:
-        """Return a copy for rows that contain all histories, even histories usually kept from rows.
+        """Return a copy for rows that contain all histories, as lists in their own columns.
 
-        The copy shares its learned state with this pipeline. If no history is kept from rows, the
-        result is this pipeline itself.
+        The copy shares its learned state with this pipeline. If the library collects no history
+        from rows, the result is this pipeline itself.
         """
         if not self.kept:
             return self
@@ -397,7 +397,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The members that make the events of kept histories, one member per history."""
+        """The members that make the events for each `KeptHistoryColumn`, one member per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -522,7 +522,7 @@ class FeaturePipeline:
         """Return the learned state as JSON values.
 
         The value of the key '' is a dict with the columns of each output. `load_state_dict`
-        compares the columns, so that no column gets the state of another column.
+        compares the columns, so that a column never gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]
@@ -641,7 +641,7 @@ def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each member, a list of columns if the member reads several."""
+    """Return the column of each member, or a list of columns if the member reads several."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 

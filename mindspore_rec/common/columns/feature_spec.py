@@ -297,7 +297,8 @@ def specs_of_table(specs: Any, table_name: str) -> tuple[FeatureSpec, ...]:
         table_name: the table's name.
 
     Raises:
-        TypeError, ValueError: `check_specs` rejects the features, or no feature uses the table.
+        TypeError, ValueError: `check_specs` rejects the features, or none of the features uses the
+            table.
 
     Example:
         >>> [spec.name for spec in specs_of_table(FeatureSpec("a", table_name="t"), "t")]

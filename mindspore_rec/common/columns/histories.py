@@ -211,7 +211,7 @@ class History:
     Args:
         members: one transform per column; the first transform reads the column that names the
             history.
-        length: greatest number of events per row that are kept, 1 to 65536.
+        length: greatest number of events in a row's list, 1 to 65536.
         keep: 'last' or 'first', to keep the last or the first events of a longer list.
     """
 

@@ -39,7 +39,7 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def events_name(column: str) -> str:
-    """Return the name of the array with the events from which a history is kept."""
+    """Return the name of the array with the events of a history."""
     return column + _EVENTS
 
 
@@ -81,7 +81,7 @@ class Events:
 
 
 class KeptEvents(JointFeature):
-    """The user, the time and the values of each row, from which histories are kept.
+    """The user, the time and the values of each row, from which the library collects histories.
 
     The array is int64 ``[B, 3 + V]`` for V values without the time: the time in seconds, 1 for an
     event or 0 for another row, the user's key, and the values. If the user is missing, the second
@@ -93,9 +93,10 @@ class KeptEvents(JointFeature):
         values: transforms of the values that a history has; None for the time.
         history: length of the histories, and transforms of lists of values, for rows that contain
             their own history.
-        only: transform of a label; only rows with label 1 are events. Default: None, all are.
+        only: transform of a label; only rows with label 1 are events. Default: None, which means
+            that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
-            never.
+            which means never.
     """
 
     dtype = np.int64
@@ -244,8 +245,8 @@ class EventState:
 
         Args:
             events: events of the rows; see `KeptEvents`.
-            clock: latest time of the earlier rows. Default: None, the latest time of all rows that
-                were read.
+            clock: latest time of the earlier rows. Default: None, which means the latest time of
+                all rows that were read.
         """
         users, index = _users_in(events)
         rows = self._rows(users)
@@ -313,7 +314,8 @@ class EventState:
             self.table.set_event_time(ahead.clock)
         if len(ahead.users):
             self.table.write_rows(ahead.users, ahead.rows)
-        # Lookups ignore rows that are due, so histories do not depend on the time of the sweep.
+        # Lookups ignore rows that are due for eviction, so histories do not depend on the time of
+        # the sweep.
         idle = self.feature.idle_seconds
         if idle and ahead.clock - self._swept > max(idle // _SWEEPS, 1):
             self._swept = ahead.clock
@@ -372,7 +374,7 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event: the first event of the user from which no pause is too long.
+        # For each event, its session's first event. A session ends at a pause that is too long.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):

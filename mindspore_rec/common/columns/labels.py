@@ -35,7 +35,8 @@ class Label(Feature):
     Args:
         column: numbers 0 and 1, bools, or any texts or numbers if there is a `positive` value.
         positive: the value that becomes 1; every other value becomes 0. For bools, True or False,
-            also as a text such as 'true'. Default: None, the labels are already 0 and 1.
+            also as a text such as 'true'. Default: None, which means that the labels are already 0
+            and 1.
 
     Calling `apply` raises a ValueError if a label is missing or NaN, if a label is neither 0 nor 1
     and there is no `positive`, or if labels are bools and `positive` is no bool.
@@ -228,7 +229,8 @@ class Times(Feature):
     Args:
         column: numbers, timestamps, dates or texts.
         unit: unit of numbers: 's', 'ms', 'us' or 'ns'. Default: 's'.
-        format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, ISO 8601.
+        format: format of texts, in the notation of `strptime`, or 'iso'. Default: None, which means
+            ISO 8601.
 
     Example:
         >>> Times("ts", unit="ms").apply(pa.array([1_700_000_000_500]), learn=False)

@@ -31,7 +31,8 @@ class Categories(Feature):
             are read; a shorter list is filled up with `PADDING_KEY`. Default: 20.
         field: text that salts the hash. Default: the column's name.
         separator: text between the values, if the column consists of texts such as 'a|b|c'. An
-            empty text is an empty list. Default: None, the column consists of lists.
+            empty text is an empty list. Default: None, which means that the column consists of
+            lists.
         values: 'text' or 'whole', as for `Category`. Default: None.
 
     Raises:

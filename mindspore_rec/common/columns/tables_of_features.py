@@ -25,8 +25,8 @@ def tables_of_features(
         tables: tables of any kind.
 
     Raises:
-        ValueError: `tables` lacks a feature's table that evicts by age, or contains no feature's
-            table.
+        ValueError: `tables` contains none of the features' tables, or a table that evicts by age is
+            missing.
     """
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
     hashed = [table for table in tables if not table.vocabulary]

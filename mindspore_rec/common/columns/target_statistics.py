@@ -34,7 +34,7 @@ _ALL = np.zeros(1, np.int64)  # the one key under which the sums over all rows a
 class TargetStatistics(JointFeature):
     """Describe each value of columns by numbers: its mean label, and its number of rows.
 
-    For each part and label there is one number: the difference between the mean label of the rows
+    For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
     number is near 0 for a value with few rows, and 0 for an unknown value. The number is ``tanh(d /
     2)``. For a label with two values, ``d`` is the difference of the log odds. For a label that is
@@ -57,9 +57,10 @@ class TargetStatistics(JointFeature):
             `others` must read a column that the part does not read. With 'past', the transform
             `Times`.
         by: 'folds' or 'past'.
-        weight: transform of the weight of a row. Default: None, each row counts once.
-        most_values: largest number of values that are kept per part, 1 to 2**30; the most frequent
-            values are kept. Default: 2**20.
+        weight: transform of the weight of a row. Default: None, which means that each row counts
+            once.
+        most_values: largest number of values per part that have statistics, 1 to 2**30; these are
+            the most frequent values. Default: 2**20.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or with 'folds',

@@ -46,10 +46,11 @@ def seconds_of(
     Args:
         column: name or place of the column, for messages.
         values: numbers, Arrow timestamps or dates, or texts ``[B]``.
-        unit: unit of numbers, a key of `UNITS`. Default: None, seconds.
+        unit: unit of numbers, a key of `UNITS`. Default: None, which means seconds.
         format: format of texts in the notation of `strptime`, or 'iso' for ISO 8601. Texts without
             a time zone are UTC. A format is also applied to the digits of integers, such as
-            20260131. Default: None, texts are ISO 8601, and integers count `unit` since 1970.
+            20260131. Default: None, which means that texts are ISO 8601, and integers count `unit`
+            since 1970.
 
     Raises:
         ValueError: the values are of a type that cannot be a time, or are texts that need a format.

@@ -113,7 +113,7 @@ class Category(Feature):
         values: 'text' or 'whole', to convert all values to texts or to whole numbers, so that '7',
             7 and 7.0 have the same key; or 'key', for whole numbers that are their own keys, as in
             a `FeatureSpec` without a transform. With 'key', no number may be missing, and texts are
-            hashed. Default: None; then '7' and 7 are different values.
+            hashed. Default: None, which means that '7' and 7 are different values.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
@@ -242,8 +242,8 @@ class TimePart(Feature):
             unreadable texts and times outside the years 1 to 9999 have one separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
         unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
-        format: format of texts in the notation of `strptime`, or "iso". Default: None, texts are in
-            ISO 8601.
+        format: format of texts in the notation of `strptime`, or "iso". Default: None, which means
+            that texts are in ISO 8601.
 
     Example:
         >>> friday_noon = pa.array([1_700_222_400, None])

@@ -107,11 +107,12 @@ class ArrowBatches(BatchSource):
         """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: number of the batch after which the state is returned. Default: None, the state
-                after all batches read so far. The states after the last 1,024 batches are kept.
+            batches: number of the batch after which the state is returned. Default: None, which
+                means the state after all batches read so far. The object remembers the states after
+                the last 1,024 batches.
 
         Raises:
-            ValueError: the state is no longer kept, or the batch has not been read.
+            ValueError: the object no longer remembers the state, or the batch has not been read.
         """
         wanted = self._number if batches is None else batches
         for number, place in reversed(self._places):

@@ -32,7 +32,8 @@ class CsvRows(TextRows):
         file: the file.
         settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, the types are inferred.
+        types: types of the columns in the first file. Default: None, which means that the types are
+            inferred.
     """
 
     def __init__(

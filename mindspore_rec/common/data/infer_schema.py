@@ -30,8 +30,8 @@ def infer_schema(
 ) -> Schema:
     """Propose a schema for files or a data frame, from a sample of the rows.
 
-    The command `mindspore-rec init` writes the same proposal as YAML, with the reason of each
-    column.
+    The command `mindspore-rec init` writes the same proposal as YAML, and says why each column has
+    its kind.
 
     Args:
         source: `Rows`, or files or a data frame, as for `read`.

@@ -116,7 +116,8 @@ class TableRows(FileRows):
         frame: the table or data frame.
         name: name of the table in messages.
         needed: names of columns that are read. Other columns of a pandas frame are left out if
-            Arrow has no type for their values. Default: None, all columns are read.
+            Arrow has no type for their values. Default: None, which means that all columns are
+            read.
     """
 
     def __init__(self, frame: Any, name: str, needed: Sequence[str] | None = None) -> None:

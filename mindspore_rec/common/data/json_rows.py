@@ -25,7 +25,8 @@ class JsonRows(TextRows):
         file: the file.
         settings: format of the file.
         bad: counts bad rows.
-        types: types of the columns in the first file. Default: None, the types are inferred.
+        types: types of the columns in the first file. Default: None, which means that the types are
+            inferred.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ class LabelLevels:
     """Mean and standard deviation of each label, with the weights of the rows.
 
     Args:
-        means: mean of each label, float64 ``[T]``; for a label with two values, this is the base
-            rate.
+        means: mean of each label, float64 ``[T]``; for a label with the values 0 and 1, this is the
+            base rate.
         spreads: standard deviation of each label, float64 ``[T]``.
     """
 

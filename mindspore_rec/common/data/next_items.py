@@ -54,23 +54,27 @@ def next_items(
     To split events by global time, train on the events before a time, choose settings by the rows
     of the next month, and test on the rows after this month. A history contains all earlier events
     of the user, including events in the period itself, because a server would have these events
-    too. No row contains an event that comes after its targets.
+    too. None of the rows contains an event that comes after the row's targets.
 
     Args:
         user: ``[E]``, the users of the events, numbers or texts.
         item: ``[E]``, the items of the events, numbers or texts.
         time: ``[E]``, the times of the events: numbers, `datetime64`, texts in ISO 8601, or times
             with a time zone, which become UTC. Events of a user with equal times keep their order.
-        begin: time of the first event that gets a row. Default: None, the time of the first event.
-        end: events at this time or later get no row. Default: None, there is no end.
+        begin: time of the first event that gets a row. Default: None, which means the time of the
+            first event.
+        end: events at this time or later get no row. Default: None, which means that there is no
+            end.
         together: True makes one row of a user's events with equal times, such as the items of an
             invoice. All these events are targets of the row, and the row's history has only events
             before their time.
-            Default: False, each event gets a row. If two events have equal times, the first event
+            Default: False, which means that each event gets a row. If two events have equal times,
+                the first event
             is in the history of the second.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
-        most: number of the newest events that a history keeps. Default: None, all events.
+        most: number of the newest events that a history keeps. Default: None, which means all
+            events.
 
     Raises:
         ValueError: the arrays are not of one length, a time is NaN, NaT or unreadable, ``least`` is

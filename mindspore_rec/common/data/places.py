@@ -28,7 +28,7 @@ class PlaceShare(NamedTuple):
     high: float
 
     def mask(self, file: int, place: int, rows: int) -> np.ndarray:
-        """Return bool ``[rows]``: True for the rows of a part that are chosen."""
+        """Return bool ``[rows]``: True for each chosen row of a part."""
         drawn = place_shares(self.seed, self.salt, file, place, rows)
         return (drawn >= self.low) & (drawn < self.high)
 

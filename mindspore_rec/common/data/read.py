@@ -52,18 +52,19 @@ def read(
             contains folders such as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
             values are checked. Rows to predict may lack label, weight, time and group. Default:
-            None, all columns are read, without checks.
-        columns: names of the columns that are read. Default: None, the columns of the schema, or
-            all columns.
+            None, which means that all columns are read, without checks.
+        columns: names of the columns that are read. Default: None, which means the columns of the
+            schema, or all columns.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
-            `JsonLinesFormat`. Rows in memory ignore `format` and `filesystem`. Default: None, the
-            names of the files decide.
+            `JsonLinesFormat`. Rows in memory ignore `format` and `filesystem`. Default: None, which
+            means that the names of the files decide.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
-            the file system of a URI, or local files for other paths.
-        bad_rows: treatment of rows that cannot be read. Default: None, the first row that cannot be
-            read raises an error.
-        sample: settings that thin the rows with label 0. Default: None, all rows are read.
+            which means the file system of a URI, or local files for other paths.
+        bad_rows: treatment of rows that cannot be read. Default: None, which means that the first
+            row that cannot be read raises an error.
+        sample: settings that thin the rows with label 0. Default: None, which means that all rows
+            are read.
 
     Raises:
         FileNotFoundError: no file matches `source`.

@@ -40,8 +40,8 @@ class Rows:
 
     Args:
         selection: columns and rows of the source.
-        threads: number of threads that decode rows. Default: None, the number of cores that the
-            process may use.
+        threads: number of threads that decode rows. Default: None, which means the number of cores
+            that the process may use.
 
     Example:
         >>> import pandas as pd
@@ -203,7 +203,7 @@ class Rows:
         Args:
             *shares: share of each part, in (0, 1); equal times may change the shares slightly. If
                 the shares add up to less than 1, one more part contains the rest.
-            time: name of the time column. Default: None, the schema's.
+            time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:
             ValueError: there is no time column, a share is out of range, or there are too few
@@ -304,9 +304,10 @@ class Rows:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
             shuffle: True for a random order. 'near' permutes rows only within blocks of
                 `buffer_rows` rows, so rows that are sorted by time stay nearly sorted.
-                Default: False, the order of the files.
+                Default: False, which means the order of the files.
             seed: seed of the order, at least 0. Default: 0.
-            threads: number of threads that decode rows ahead. Default: None, the number of cores.
+            threads: number of threads that decode rows ahead. Default: None, which means the number
+                of cores.
             buffer_rows: approximate number of rows that are permuted together. At least three times
                 `buffer_rows` rows are in memory; with many threads, about two million further rows
                 are read ahead. Default: 262,144.

@@ -35,7 +35,7 @@ class Selection:
     Args:
         data: the source.
         schema: `Schema` of the columns. Default: None.
-        columns: names of the columns. Default: None, all columns.
+        columns: names of the columns. Default: None, which means all columns.
         where: filter on the stored values. Default: None.
         shares: splits that choose rows by their place in a file.
         sample: thinned negatives. Default: None.
@@ -128,7 +128,7 @@ class Selection:
         return sum(each or 0 for each in rows)
 
     def why_empty(self) -> str:
-        """Return the possible reason for no rows, as a text to append to "has no rows"."""
+        """Return why there may be no rows, as a text to append to "has no rows"."""
         if self.where is not None:
             return f" for which the filter {self.where} is true"
         return " in this part of a split" if self.shares else ""
@@ -154,7 +154,7 @@ class Selection:
         return names
 
     def _mask(self, table: pa.Table, which: FilePart) -> np.ndarray | None:
-        """Return a mask of the rows that are kept; None if all rows are kept."""
+        """Return a mask of the selected rows; None if all rows are selected."""
         rows, file, place = table.num_rows, which.file, which.part.place
         mask = np.ones(rows, bool)
         for share in self.shares:

@@ -20,13 +20,13 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, a tab in files ``*.tsv``. In all
-            other files, the default is the most frequent character in the header among comma,
-            semicolon, tab and bar.
+        separator: one character between values. Default: None, which means a tab in files
+            ``*.tsv``. In all other files, the default is the most frequent character in the header
+            among comma, semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
-        names: names of the columns, for files without a header. Default: None, the first line of
-            each file is its header.
+        names: names of the columns, for files without a header. Default: None, which means that the
+            first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
         missing: texts that mean a missing value, in all columns. Default: in columns of numbers and
@@ -106,11 +106,12 @@ class BadRows:
     and the first bad rows with file, place and reason.
 
     Args:
-        most_share: largest share of bad rows, in [0, 1]. Default: 0, the first bad row raises an
-            error. The share is checked after every 100,000 rows, and at the end of a pass.
+        most_share: largest share of bad rows, in [0, 1]. Default: 0, which means that the first bad
+            row raises an error. The share is checked after every 100,000 rows, and at the end of a
+            pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
-            `reason` and `text`. `read` empties an existing file. Default: None, bad rows are only
-            counted.
+            `reason` and `text`. `read` empties an existing file. Default: None, which means that
+            bad rows are only counted.
 
     Raises:
         ValueError: `most_share` is out of range.
@@ -131,19 +132,19 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Only `seed`, the number of a row's file and the row's place in the file decide if the row is
-    kept; batch size, order, threads and workers do not matter. A row without a label is kept. Kept
-    negatives get the weight ``1 / negatives``, so the expected weighted mean of the labels is the
-    mean of the whole file.
+    Only `seed`, the number of a row's file and the row's place in the file decide if the row is in
+    the sample; batch size, order, threads and workers do not matter. A row without a label is in
+    the sample. The negatives in the sample get the weight ``1 / negatives``, so the expected
+    weighted mean of the labels is the mean of the whole file.
 
     Args:
-        negatives: share of the rows with label 0 that are kept, in (0, 1].
+        negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
-        label: name of the label's column, which is 0 or 1. Default: None, the labels of the schema;
-            a row is negative if all its labels are negative.
-        weight: name of the column with the weights. Default: None, the weight column of the schema,
-            or ``"weight"`` if there is none. If the column is read, its values are multiplied by
-            the weights of the thinned rows.
+        label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
+            the schema; a row is negative if all its labels are negative.
+        weight: name of the column with the weights. Default: None, which means the weight column of
+            the schema, or ``"weight"`` if there is none. If the column is read, its values are
+            multiplied by the weights of the thinned rows.
 
     Raises:
         ValueError: an argument is out of range.

@@ -81,9 +81,10 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
     Args:
         source: a path, glob, folder or URI, or a sequence of them.
-        format: name of the format. Default: None, the endings of the files' names decide.
-        filesystem: file system of pyarrow or fsspec. Default: None, the file system of a URI, or
-            local files for other paths.
+        format: name of the format. Default: None, which means that the endings of the files' names
+            decide.
+        filesystem: file system of pyarrow or fsspec. Default: None, which means the file system of
+            a URI, or local files for other paths.
 
     Raises:
         FileNotFoundError: no file matches `source`.

@@ -30,7 +30,7 @@ class TextBlocks:
         file: the file.
         encoding: encoding of the file, in which a line break must be one byte.
         quote: quote character; a line break between two quotes does not end a record. Default: "",
-            none.
+            which means none.
     """
 
     def __init__(self, file: DataFile, encoding: str, quote: str = "") -> None:
@@ -43,7 +43,7 @@ class TextBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks. To count, a file that is read from front to back is read once."""
+        """Number of blocks. To count the blocks, a file without random access is read once."""
         if self._count is None:
             if self.sequential:
                 self._count = sum(1 for _ in self._stream())

@@ -22,7 +22,7 @@ class TimeCounts:
     """Count rows by time; if there are too many times, close times share a count.
 
     Args:
-        most: number of counts that are kept.
+        most: number of counts in memory.
     """
 
     def __init__(self, most: int = _MOST_COUNTS) -> None:

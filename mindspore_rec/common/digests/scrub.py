@@ -26,7 +26,8 @@ class Slice(NamedTuple):
     Attributes:
         rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
         last: True if this is the last slice of the round.
-        error: reason why the rows could not be read. Default: None, the rows were read.
+        error: reason why the rows could not be read. Default: None, which means that the rows were
+            read.
         name: name of the rows, which a warning about an error contains. Default: ''.
     """
 
@@ -92,7 +93,8 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Check due slices; spend at most a quarter of the time since the last call.
+        """Check the slices that are due for a check, for at most a quarter of the time between
+        calls.
 
         After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
 
@@ -104,7 +106,7 @@ class Scrub:
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Check slices that are due, until `seconds` have passed.
+        """Check the slices that are due for a check, until `seconds` have passed.
 
         Args:
             seconds: seconds after which no further slice is begun. Default: 0, which allows one

@@ -43,7 +43,7 @@ class StateDigests:
 
 @dataclass(frozen=True)
 class RowDigests:
-    """Digests of the rows of a part of a table.
+    """Digests of the rows in one part of a table.
 
     Attributes:
         state: id of the state.

@@ -109,7 +109,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None
     Args:
         label: ``[B]``, 0 or 1.
         score: ``[B]``, any finite real numbers. Probabilities and logits give the same AUC.
-        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
+        weight: ``[B]``, weights of the rows. Default: None, which means that every row counts once.
 
     Returns:
         The AUC in ``[0, 1]``, or NaN if a class has no row or no weight.
@@ -270,7 +270,7 @@ def log_loss(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
-        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
+        weight: ``[B]``, weights of the rows. Default: None, which means that every row counts once.
         from_logits: True if the predictions are logits. Default: False.
 
     Returns:
@@ -330,7 +330,7 @@ def normalized_entropy(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
-        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
+        weight: ``[B]``, weights of the rows. Default: None, which means that every row counts once.
         from_logits: True if the predictions are logits. Default: False.
 
     Returns:
@@ -379,7 +379,7 @@ def calibration(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
-        weight: ``[B]``, weights of the rows. Default: None, every row counts once.
+        weight: ``[B]``, weights of the rows. Default: None, which means that every row counts once.
         from_logits: True if the predictions are logits. Default: False.
 
     Returns: The ratio, or NaN if no positive label has a weight above 0.

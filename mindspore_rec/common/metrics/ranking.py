@@ -81,7 +81,7 @@ def recall(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) ->
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target.
+            Default: None, which means that each row has one target.
 
     Returns:
         The recall in ``[0, 1]``.
@@ -104,7 +104,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target.
+            Default: None, which means that each row has one target.
 
     Examples:
         >>> hit_rate([1, 30, 2], 10, offsets=[0, 2, 3])
@@ -116,7 +116,7 @@ def hit_rate(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) 
 def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> float:
     """Compute the mean normalized discounted cumulative gain of the first k items.
 
-    A target at the place p gains ``1 / log2(p + 1)``, also for a mid rank between two whole
+    A target at the place p gains ``1 / log2(p + 1)``, even for a mid rank between two whole
     numbers. The sum of the gains is divided by the sum of the best ranking, whose first places are
     ``min(targets, k)`` targets. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
     of IR techniques (https://doi.org/10.1145/582415.582418), with gains of 0 and 1.
@@ -125,7 +125,7 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target.
+            Default: None, which means that each row has one target.
 
     Examples:
         >>> ndcg([1, 3, 30], 10)
@@ -143,10 +143,10 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: the value of a row without a target among the first k items is 0. Default: None, all
-            items.
+        k: the value of a row without a target among the first k items is 0. Default: None, which
+            means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target.
+            Default: None, which means that each row has one target.
 
     Examples:
         >>> mean_reciprocal_rank([1, 4])
@@ -167,7 +167,8 @@ def average_precision(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
         k: only the first k items of a row count.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target. With one target per row, the value equals
+            Default: None, which means that each row has one target. With one target per row, the
+                value equals
             :func:`mean_reciprocal_rank`.
 
     Examples:
@@ -187,7 +188,7 @@ def ranking_values(
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
         k: only the first k items of a row count. None: all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
-            Default: None, each row has one target.
+            Default: None, which means that each row has one target.
 
     Returns:
         float64 ``[B]``, whose mean is the metric.

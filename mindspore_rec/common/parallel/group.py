@@ -156,7 +156,7 @@ class WorkerGroup:
     # ---- steps and other threads
 
     def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
-        """Begin a step with a given number of samples on each worker.
+        """Begin a step, and set the number of samples of each worker.
 
         Gradients are weighted by the numbers of samples until the next call. A worker without
         samples takes part in the exchanges, but sends no keys.

@@ -234,7 +234,8 @@ class HostRows(NativeAccess):
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
             parts: number of parts, 1 to 65,536. With more parts, each call takes less time. A check
-                of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, all rows.
+                of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which means
+                all rows.
 
         Returns:
             int64 `[n]`.

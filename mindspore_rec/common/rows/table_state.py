@@ -34,7 +34,7 @@ class TableState(NativeAccess):
 
     @property
     def has_optimizer(self) -> bool:
-        """True if an optimizer covers the table, so that rows have optimizer state."""
+        """True if the table has an optimizer, which means that rows have optimizer state."""
         return self._synchronised().has_optimizer
 
     @property
@@ -49,7 +49,7 @@ class TableState(NativeAccess):
         return native.value_dtype, native.state_dtype
 
     def row_sizes(self) -> _native.RowSizes:
-        """Return the number of bytes of each part of a row and of the row's index entry."""
+        """Return the sizes, in bytes, of each part of a row and of the row's index entry."""
         value, state = self.row_dtypes
         return _native.row_sizes(self._table.dim, self.state_width, value, state, self.scored)
 

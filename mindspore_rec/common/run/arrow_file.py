@@ -37,7 +37,7 @@ def read_batches(
     Args:
         path: the file.
         schema: schema that the file must have.
-        rows: number of rows that the file must have. Default: None, any number.
+        rows: number of rows that the file must have. Default: None, which means any number.
 
     Raises:
         CheckpointError: the file is damaged or compressed, or has another schema or number of rows

@@ -113,7 +113,7 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         root: the directory of a run.
-        step: step of the state. Default: None, the newest state.
+        step: step of the state. Default: None, which means the newest state.
 
     Returns:
         Checkpoints in the order in which they are applied; empty if there is no checkpoint.
@@ -190,8 +190,8 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         path: a full checkpoint, or the directory of a run.
-        step: step of the state of a run; ignored for a full checkpoint. Default: None, the newest
-            state.
+        step: step of the state of a run; ignored for a full checkpoint. Default: None, which means
+            the newest state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.

@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Counts of the rows of a table that differ, or are the same, in two states.
+    """Number of a table's rows that differ between two states, and number of equal rows.
 
     Attributes:
         only_first, only_second: rows whose key is only in the first, or only in the second state.

@@ -60,8 +60,8 @@ def table_digest_at(
     Args:
         chain: checkpoints from `newest_chain`.
         name: name of the table.
-        numbers: type of the numbers in the rows: 'float32', 'int8' or 'int4'. Default: None, the
-            type from which the manifest's digest is computed.
+        numbers: type of the numbers in the rows: 'float32', 'int8' or 'int4'. Default: None, which
+            means the type from which the manifest's digest is computed.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:

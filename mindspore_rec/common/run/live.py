@@ -41,8 +41,8 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows in the server.
-        wrong: keys of rows that differ, each with its fault. If many rows differ, `wrong` contains
-            only some keys.
+        wrong: keys whose rows differ between the files and the server, each key with the kind of
+            difference. If many rows differ, `wrong` contains only some keys.
     """
 
     name: str
@@ -75,7 +75,8 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
     Args:
         root: directory of the run, or a full checkpoint.
         ask: function that asks the server.
-        model: name of the model at the server. Default: None, the first model of the server.
+        model: name of the model at the server. Default: None, which means the first model of the
+            server.
 
     Raises:
         CheckpointError: a file is damaged, or the server serves another run or state than the

@@ -141,7 +141,7 @@ class TableUpdate:
     def apply(self, table: HostTable) -> None:
         """Apply the change to the table. No other thread may change the table during this call.
 
-        Optimizer state is ignored if no optimizer covers the table.
+        Optimizer state is ignored if the table has no optimizer.
         """
         saved = self._saved
         if self._replaces:

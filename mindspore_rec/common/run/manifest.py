@@ -100,7 +100,7 @@ def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
 
     If the old name is not on disk, a power loss may restore the new name. A directory that may
-    reappear must be complete. So the directory is kept, and the next writer removes the directory.
+    reappear must be complete. So the directory stays, and the next writer removes the directory.
     """
     try:
         sync(directory.parent)

@@ -10,7 +10,7 @@ ids.onnx       from the network's inputs to the ids and offsets of lookups, if t
 network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, the description in the directory contains the reason.
+the state. If a network cannot be written, the description in the directory says why.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def read_network(directory: Path) -> NetworkFile:
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
         CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
-            ValueError. The message contains the reason.
+            ValueError. The message says why.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

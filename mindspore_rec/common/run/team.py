@@ -40,7 +40,8 @@ class Team:
     workers.
 
     Args:
-        channel: channel for messages between the workers. Default: None, there is only one worker.
+        channel: channel for messages between the workers. Default: None, which means that there is
+            only one worker.
         patient: True if a worker may wait for slower workers longer than the channel's time limit.
             If True, a thread reports every ten seconds that a worker is still working, and only the
             team may use the channel. Default: False.

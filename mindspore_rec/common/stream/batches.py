@@ -42,12 +42,12 @@ class Batch:
     Args:
         columns: arrays ``[B, ...]`` or Tensors, with the label last. A source of raw rows may yield
             Arrow arrays, which a wrapper such as `FeatureBatches` converts.
-        names: names of the columns. Default: None, the columns have no names.
+        names: names of the columns. Default: None, which means that the columns have no names.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
-            Default: None, no time is known.
+            Default: None, which means that no time is known.
         number: number of batches, including this batch, that the source has yielded over all runs.
             `BatchSource.state_dict(batches=number)` returns the source's state after batch
-            `number`. Default: None, the source has no state.
+            `number`. Default: None, which means that the source has no state.
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
         before_step: function that a training calls just before the step of the batch. The function
@@ -137,7 +137,7 @@ class BatchSource(ABC):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages of a stream that are in no batch yet; None for other data."""
+        """Number of a stream's messages that are not in a batch yet; None for other data."""
         return None
 
     # ---- resuming after a restart
@@ -169,8 +169,8 @@ class BatchSource(ABC):
 
         Args:
             batches: number of the batch after which the state is returned. A training that reads
-                batches ahead must pass `batches`. Default: None, the state after all batches read
-                so far.
+                batches ahead must pass `batches`. Default: None, which means the state after all
+                batches read so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.
@@ -331,7 +331,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages of a stream that are in no batch yet; None for other data."""
+        """Number of a stream's messages that are not in a batch yet; None for other data."""
         return self.source.lag
 
     @property

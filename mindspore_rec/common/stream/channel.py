@@ -51,8 +51,8 @@ class DataSender:
         num_shards: number of shards of the channel, at least 1. An existing channel must have this
             number of shards (default 1).
         dataset_name: second part of the channel's name (default "dataset").
-        full_batch: True if every shard gets all rows. Default: False, each shard gets a part of the
-            rows.
+        full_batch: True if every shard gets all rows. Default: False, which means that each shard
+            gets a part of the rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
         sender_name: name of the sender, which must be the same after a restart. Default: a random
             name. With a random name, receivers cannot detect messages that a restarted sender
@@ -318,8 +318,8 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Must be None for a `MemoryTopic`. Default: None, the first bad message
-            raises an error.
+            with the topic. Must be None for a `MemoryTopic`. Default: None, which means that the
+            first bad message raises an error.
         kafka_options: as for `KafkaSource`. Default: none.
         **options: as for `StreamSource`.
 

@@ -52,8 +52,8 @@ class StreamingDataset(BatchSource):
             be a `Schema` that was fitted before, because the schema does not learn here. Default:
             `to_arrays`, which does not change the columns.
         columns: names of the columns of a batch, in order, with the label last. Columns that are
-            not inputs of the network, such as the event time, can be left out. Default: None, all
-            columns.
+            not inputs of the network, such as the event time, can be left out. Default: None, which
+            means all columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
@@ -204,8 +204,8 @@ class StreamingDataset(BatchSource):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but `tables` contains no feature's table, or
-                lacks a feature's table that evicts rows by age.
+            ValueError: a feature is the timestamp, but `tables` contains none of the features'
+                tables, or a table that evicts rows by age is missing.
         """
         if self._stage is None or self._stage.timestamp is None or self._schema is not None:
             return list(tables)
@@ -213,7 +213,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Known number of the topic's messages that are not in any batch yet."""
+        """Number, as far as known, of the topic's messages that are not in any batch yet."""
         return self.source.lag
 
     @property
@@ -226,7 +226,8 @@ class StreamingDataset(BatchSource):
 
         Args:
             batches: number of batches, over all runs, after which the state is returned. The state
-                is known for the last 1024 batches. Default: None, the state after the last batch.
+                is known for the last 1024 batches. Default: None, which means the state after the
+                last batch.
 
         Raises:
             ValueError: the state after `batches` batches is not known.

@@ -21,8 +21,8 @@ class DeadLetterPolicy:
 
     Args:
         topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the
-            topic, and a `StreamSource` needs a `DeadLetters`. Default: None, the first bad message
-            raises an error.
+            topic, and a `StreamSource` needs a `DeadLetters`. Default: None, which means that the
+            first bad message raises an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
             (0, 1]. 1 means no limit (default 0.5).
         on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a

@@ -25,8 +25,9 @@ class Decisions:
         order: the interleaver that reads the partitions in turn; its partitions are paused,
             resumed or added.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have read a known message without a decision. So this
-            run must not make a decision just before a known message.
+            reading began. An earlier run may have read such a message without a decision. So this
+            run must not make a decision just before a message that the topic had when reading
+            began.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -196,7 +197,7 @@ class Decisions:
         """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
-            between_batches: True if the last batch is complete, so no rows wait.
+            between_batches: True if the last batch is complete, which means that no rows wait.
         """
         waiting = self.waiting()
         for p in waiting:

@@ -106,7 +106,8 @@ class Format(ABC):
         check: function that raises BadMessageError if rows have values that are illegal in their
             columns. Default: None.
         sequence_of: function that returns a message's producer and number, or None. Producer and
-            number show which messages are duplicates. Default: None, no message has a number.
+            number show which messages are duplicates. Default: None, which means that no message
+            has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no

@@ -20,7 +20,7 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on the clock, or on when a partition was added to a topic.
+    """Decision that depended on the clock, or on the time at which a topic got a new partition.
 
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
@@ -46,7 +46,7 @@ class Journal:
     with the index of the worker and the number of workers.
 
     Args:
-        path: the file, which is made if it is missing. With None, decisions are kept only in
+        path: the file, which is made if it is missing. With None, decisions are stored only in
             memory. Without a file, a restarted process makes new decisions, but training still
             reads each row once.
 
@@ -125,7 +125,7 @@ class Journal:
 
     @property
     def path(self) -> Path | None:
-        """Path of the file; None if decisions are kept only in memory."""
+        """Path of the file; None if decisions are stored only in memory."""
         return self._path
 
     @property

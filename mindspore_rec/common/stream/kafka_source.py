@@ -49,7 +49,8 @@ class KafkaSource(StreamSource):
         limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
             all other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
-            `DeadLetterPolicy` with the topic. Default: None, the first bad message raises an error.
+            `DeadLetterPolicy` with the topic. Default: None, which means that the first bad message
+            raises an error.
         kafka_options: settings of `kafka.KafkaConsumer` and, with `dead_letters`, of
             `KafkaProducer` and `KafkaAdminClient` too, such as `security_protocol` or
             `sasl_mechanism`. Default: none.

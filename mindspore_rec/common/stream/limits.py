@@ -26,15 +26,16 @@ class StreamLimits:
             Default: no ranges. The stream's format needs a schema with the columns of
             `value_ranges`.
         max_future_seconds: an event may be later than the timestamp of its message by at most this
-            many seconds, at least 0. If an event is later, its message is bad. Default: None, no
-            limit. The stream needs `event_time`.
+            many seconds, at least 0. If an event exceeds this limit, its message is bad. Default:
+            None, which means no limit. The stream needs `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that
             has no messages. After this wait, the stream continues without the partition until the
-            partition has messages again. Default: None, wait forever.
+            partition has messages again. Default: None, which means to wait forever.
         max_wait_seconds: maximum seconds, above 0, for which rows wait until a batch is full.
-            Default: None, wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a
+            Default: None, which means to wait forever. `skip_idle_seconds` and `max_wait_seconds`
+                do not end a
             wait for a message that was in the topic when reading began.
         buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB), in equal shares
             for the partitions. If a partition's waiting messages take more than the partition's

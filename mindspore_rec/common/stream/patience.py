@@ -82,7 +82,7 @@ class Patience:
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
-        """Return the reason why the stream makes no further batch, or "".
+        """Return why the stream makes no further batch, or "".
 
         Args:
             now: the time.

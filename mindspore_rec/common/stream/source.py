@@ -93,7 +93,7 @@ class StreamSource:
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
-            bad messages. Default: None, the first bad message raises an error.
+            bad messages. Default: None, which means that the first bad message raises an error.
         journal: storage of decisions that depend on time. Each of several workers writes a separate
             journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.
@@ -105,8 +105,8 @@ class StreamSource:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        LookupError: while batches are read, messages that come next were deleted, or the topic was
-            made anew.
+        LookupError: the next messages were deleted, or the topic was made anew, while batches were
+            read.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -648,11 +648,11 @@ class StreamSource:
 
         Args:
             batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead must pass `batches`. The last 1024 positions are
-                kept. Default: the position after the last batch.
+                training that reads batches ahead must pass `batches`. The object remembers the last
+                1024 positions. Default: the position after the last batch.
 
         Raises:
-            ValueError: the position after `batches` batches is not kept.
+            ValueError: the object does not remember the position after `batches` batches.
         """
         self._bad.flush()
         with self._changed:

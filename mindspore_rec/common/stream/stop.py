@@ -51,7 +51,7 @@ class StopWhen:
             check_number("watermark", self.watermark)
 
     def before(self, batches: int, seconds: float, watermark: float | None) -> str:
-        """Return the reason why the stream makes no further batch, or ""."""
+        """Return why the stream makes no further batch, or ""."""
         if self.batches is not None and batches >= self.batches:
             return f"{batches} batches"
         if self.seconds is not None and seconds >= self.seconds:
@@ -61,7 +61,7 @@ class StopWhen:
         return ""
 
     def waiting(self, seconds: float, idle: float) -> str:
-        """Return the reason why the wait for rows must stop, or ""."""
+        """Return why the wait for rows must stop, or ""."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"{self.seconds} seconds"
         if self.idle_seconds is not None and idle >= self.idle_seconds:

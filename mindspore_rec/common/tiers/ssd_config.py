@@ -21,8 +21,8 @@ class SsdConfig:
     Args:
         path: directory, which is made if it is missing. A table's rows are in `<path>/<table name,
             URL-quoted>`.
-        max_bytes: limit, in bytes, of each table's files. Default: None, only the disk's free space
-            limits the files.
+        max_bytes: limit, in bytes, of each table's files. Default: None, which means that only the
+            disk's free space limits the files.
         direct: True if file access bypasses the system's page cache (O_DIRECT). The page cache
             would use memory in addition to the limit of host memory. Default: True.
 

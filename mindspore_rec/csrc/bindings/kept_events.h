@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// The function of the Python module that keeps the last events of users in rows.
+// Python binding: a function that keeps, in each row, the last events of one user.
 void BindKeptEvents(pybind11::module_* module);
 
 }  // namespace msrec

@@ -142,8 +142,8 @@ class OutOfDeviceMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// Throws unless `result` is success: OutOfDeviceMemory if no memory is left, std::runtime_error for
-// other errors.
+// If `result` is an error, throws OutOfDeviceMemory if no memory is left, and std::runtime_error
+// for other errors.
 void Check(Result result, const char* function);
 // Does the same as Check() for the result of a function of NVRTC or cuBLASLt.
 void CheckLibrary(Result result, const char* function);

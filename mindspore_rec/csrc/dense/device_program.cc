@@ -117,8 +117,9 @@ bool DeviceProgram::HasRoom() const {
   return bytes <= kKeptBytes;
 }
 
-// Returns memory for a forward pass. Reuses the memory of a kept forward pass whose backward pass
-// is done. If the limit of kept passes is reached, reuses the memory of the oldest pass.
+// Returns memory for a forward pass. Reuses the memory of an earlier forward pass whose backward
+// pass is done. At the limit on the number of forward passes in memory, reuses the memory of the
+// oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {

@@ -43,7 +43,7 @@ class DeviceProgram {
   void Release();
 
  private:
-  // Values and weights of a forward pass that are kept for the backward pass.
+  // Values and weights that a forward pass stores for the backward pass.
   struct Kept {
     explicit Kept(DenseDevice* device)
         : saved(device), packed(device), rounded(device), parameters(device), extras(device) {}

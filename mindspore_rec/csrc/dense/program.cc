@@ -161,7 +161,8 @@ void DenseProgram::Finish(int parameters, int extras) {
   if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
 
-// Finds the values that need not be kept in float32, because only matrix products read the values.
+// Finds the values that need not be stored in float32, because only matrix products read the
+// values.
 void DenseProgram::FindOnlyRounded() {
   if (precision_ == Precision::kFloat32) return;
   std::vector<int> writers(values_.size(), 0);
@@ -246,9 +247,9 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are kept for the backward pass; values that are needed only in rounded form are
-    // kept only rounded. A gradient is kept only if another stage needs it, or if it is a factor of
-    // a product in float32.
+    // All values are stored for the backward pass; values that are needed only in rounded form are
+    // stored only rounded. A gradient is stored only if another stage needs the gradient, or if it
+    // is a factor of a product in float32.
     if (value.only_rounded) {
       value.value = {Area::kBrief, 0, ld, 4};
       brief_width_ = std::max(brief_width_, ld);

@@ -180,8 +180,8 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `training` and `saved`. If the run is not a training run, values are kept
-  // only during the call.
+  // and for training also `training` and `saved`. If the run is not a training run, values are
+  // stored only during the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
@@ -209,8 +209,8 @@ class DenseProgram {
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index in BatchRun::given, or -1. If the caller has given the matrix, the rows of a slice
-    // without padding rows are in this matrix, and not in the area.
+    // Index in BatchRun::given, or -1. If the caller passes the matrix, the rows of a slice without
+    // padding rows are in this matrix, and not in the area.
     int given = -1;
   };
 
@@ -299,8 +299,8 @@ class SliceRun {
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
-  // True if the value is kept only in rounded form. The layer that writes the value also rounds the
-  // value, and does not keep the float32 numbers.
+  // True if the value is stored only in rounded form. The layer that writes the value also rounds
+  // the value, and does not keep the float32 numbers.
   bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;

@@ -2,7 +2,8 @@
 //
 // KeptDigests: digests of rows by key, stored separately from the rows. Comparing these digests
 // with the rows shows which rows have changed without a write, in memory or in tiers. A digest is
-// kept as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
+// stored as 32 bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23
+// bytes.
 //
 // Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
 // keys may be set and erased between two calls. A key that is present during the whole round is
@@ -28,7 +29,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // Return the kept half of a digest, which is never 0.
+  // Return the stored half of a digest, which is never 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;
@@ -42,7 +43,7 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys, and the kept halves of their digests, beginning at the place
+  // Append at least `least` keys, and the stored halves of their digests, beginning at the place
   // `place` of the index. If `place` is 0, a round begins. At the end of a round, Next may append
   // fewer than `least` keys. Return the next place, or 0 at the end of the round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,

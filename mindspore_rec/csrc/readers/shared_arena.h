@@ -17,7 +17,7 @@ namespace msrec {
 
 class SharedArena {
  public:
-  // At first the whole arena is free. `memory` must outlive this object.
+  // At first, the whole arena is free. `memory` must outlive this object.
   explicit SharedArena(const SharedMemory* memory);
 
   // Allocate a range; return its offset, a multiple of 64. The contents are undefined.

@@ -15,7 +15,7 @@ namespace msrec {
 
 class SharedSlots {
  public:
-  // At first all slots are free. `memory` must outlive this object.
+  // At first, all slots are free. `memory` must outlive this object.
   SharedSlots(const SharedMemory* memory, size_t table);
 
   // Allocate n slots and write them to `out`. If Allocate throws std::bad_alloc, no slot is

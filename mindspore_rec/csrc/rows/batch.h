@@ -2,7 +2,7 @@
 //
 // Batch: the ids of one lookup, partitioned by shard and made unique. Making a Batch is the first
 // stage of every batched operation (unique | fetch rows | expand). The Batch of a training lookup
-// is kept for the gradient, so that the backward pass need not hash the ids again.
+// is stored for the gradient, so that the backward pass need not hash the ids again.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 
 namespace msrec {
 
-// Maximum number of ids in a batch that one thread processes alone; waking a second thread would
+// One thread alone processes a batch of at most this number of ids; waking a second thread would
 // take longer.
 constexpr size_t kSerialIds = 1024;
 

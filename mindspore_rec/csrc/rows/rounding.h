@@ -18,8 +18,8 @@
 // plane (k + 1) / 2. The element uses the upper half if k + 1 is even, and the lower half if k + 1
 // is odd. Random numbers of plane 1 are computed from plane 0, which is cheap. This dependence is
 // harmless: rounding needs only that the random bits of an element's value and of the element's
-// states are almost independent of each other. The halves of a number of plane 0 and of the number
-// of plane 1 that is computed from it meet this requirement.
+// states are almost independent of each other. A number of plane 1 is computed from a number of
+// plane 0; the halves of these two numbers are almost independent.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // If `on_trigger` is set, no row is due until the first trigger.
+  // If `on_trigger` is set, no row is due for eviction until the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -92,7 +92,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   // If a row is older than the first event time, the row's time is set to the first event time.
   if (first) {
     // If there was an earlier first event time, the clock has been reset to "no event time" since
-    // then. Rows that have the earlier first event time no longer match the kept digest.
+    // then. Rows that have the earlier first event time no longer match the stored digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -108,8 +108,9 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Evict rows that are due now, because setting the clock back would make these rows visible
-  // again. If the clock moves forward, due rows stay due.
+  // Evict the rows that are due for eviction before the clock is set back, because an earlier clock
+  // would make these rows visible again. If the clock moves forward, rows that are due for eviction
+  // stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;
@@ -167,8 +168,8 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // Rows that are due at the old horizon stay due at the new horizon, because time only moves
-  // forward.
+  // Rows that are due for eviction at the old horizon stay due at the new horizon, because time
+  // only moves forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {

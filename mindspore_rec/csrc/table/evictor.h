@@ -2,9 +2,9 @@
 //
 // Evictor: decides which rows of a table are evicted, and when. A row is evicted because of its age
 // at the horizon, because of its norm, or because the table exceeds its capacity. Rows that are due
-// are invisible at once. A sweep frees the memory of due rows, one slice per step. The evictor
-// keeps the table's clock and the horizon, which is the time at which ages are measured. Evictor is
-// a part of a table; the caller must hold the table's mutex.
+// for eviction are invisible at once. A sweep frees the memory of rows due for eviction, one slice
+// per step. The evictor keeps the table's clock and the horizon, which is the time at which ages
+// are measured. Evictor is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,24 @@ class Evictor {
   // Requires: core and rows outlive this object.
   Evictor(TableParts* core, RowReader* rows) : core_(*core), rows_(*rows) {}
 
-  // Set the eviction rules. Rows that are due under the old settings are evicted first.
+  // Set the eviction rules. Rows that are due for eviction under the old settings are evicted
+  // first.
   void Set(const Eviction& eviction);
 
   // ---- the clock
 
-  // End a step: advance the clock, and evict the due rows of one slice and rows over the capacity.
-  // If a tier fails or memory is short, a later step does the eviction.
+  // End a step: advance the clock, and evict the rows of one slice that are due for eviction, and
+  // rows over the capacity. If a tier fails or memory is short, a later step does the eviction.
   void FinishStep();
   // Set the event time of the next batch. A time older than the watermark has no effect.
   void SetEventTime(int64_t seconds);
-  // Set the clock to a given moment, which may be in the past.
+  // Set the clock to any moment, which may be in the past.
   void SetClock(int64_t step, uint32_t time);
   void SetHorizon(const Horizon& horizon);
 
   // ---- eviction
 
-  // Free the rows that are due, so that the table has no due rows.
+  // Free the rows that are due for eviction, so that none remains in the table.
   void EvictDue();
   // Move the horizon to the clock's time, and apply all rules, either at once or in the following
   // steps.
@@ -46,7 +47,7 @@ class Evictor {
   // Set the horizon to the clock's time, and update the epochs for the clock's time. With
   // Eviction::on_trigger, the horizon does not change.
   void FollowClock();
-  // Evict the due rows of one slice, and rows over the capacity.
+  // Evict the rows of one slice that are due for eviction, and rows over the capacity.
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;

@@ -69,8 +69,8 @@ class RowHandles {
   // `trained` is false, every handle is a handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle
-  // is from another table or is forged, if the row is due, or if any row has left the table since
-  // the handle was created.
+  // is from another table or is forged, if the row is due for eviction, or if any row has left the
+  // table since the handle was created.
   const char* Row(const Tags& tags, const int64_t* handles, size_t i) const;
 
  private:

@@ -26,8 +26,8 @@ KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
   for (size_t i = 0; i < keys.size; ++i) {
     rows.emplace_back(keys[i], core_.ShardFor(keys[i]).Find(keys[i]));
     if (rows.back().second == nullptr && (core_.cache != nullptr || core_.context.has_unseen())) {
-      // If a row in host memory is due, its key must not be looked up in lower tiers, because
-      // copies in lower tiers are older.
+      // If a row in host memory is due for eviction, its key must not be looked up in lower tiers,
+      // because copies in lower tiers are older.
       if (!core_.ShardFor(keys[i]).Holds(keys[i])) missing.push_back(keys[i]);
     }
   }

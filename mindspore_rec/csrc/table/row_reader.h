@@ -24,14 +24,14 @@ class RowReader {
   // Return the rows of these keys in the same order; null for keys without a row. Rows in lower
   // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
-  // Call fn with all rows that are not due, one part at a time. Requires that the shards have been
-  // swept.
+  // Call fn with all rows that are not due for eviction, one part at a time. Requires that the
+  // shards have been swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
   // Call fn with the rows that are not in host memory, one part at a time. Rows outside host memory
-  // are the rows in lower tiers, including due rows, and the rows of a static table that have no
-  // place yet.
+  // are the rows in lower tiers, including rows due for eviction, and the rows of a static table
+  // that have no place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
-  // Number of rows in all tiers, including rows that are due and not swept yet.
+  // Number of rows in all tiers, including rows that are due for eviction and not swept yet.
   size_t Count() const;
 
  private:

@@ -90,8 +90,9 @@ class Table {
   // Return the sum of squares of the summed gradients of this step; each key's gradients are summed
   // first.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer. Then evict the due rows of one slice, and rows over the
-  // capacity. If tiers or memory prevent an eviction, a later step does the eviction.
+  // Update the rows by the optimizer. Then evict the rows of one slice that are due for eviction,
+  // and rows over the capacity. If tiers or memory prevent an eviction, a later step does the
+  // eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
@@ -162,7 +163,7 @@ class Table {
   // an optimizer and without a ticket. Otherwise, look up rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   // Set the values of rows, and insert missing rows without admission. If a key occurs twice, its
-  // last value is kept.
+  // last value counts.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
   // parts. A call is large if it has more keys than a quarter of the rows that fit into host
@@ -174,7 +175,7 @@ class Table {
   size_t Erase(const IdView& ids);
   // Set out[i] to true if ids[i] has a row.
   void Contains(const IdView& ids, bool* out);
-  // Free the rows that are due, and return the number of remaining rows.
+  // Free the rows that are due for eviction, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
   // Return the table's data about a key, whether or not the key has a row.

@@ -24,9 +24,9 @@ class TableChanges {
   // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark. Each key has its row or is marked as absent. If
-  // `sweep` is true, due rows are freed first, which changes their keys. If `sweep` is false, a due
-  // row that did not change since the mark is not in the result. A reader can find the due rows
-  // from the table's clock and eviction rules.
+  // `sweep` is true, rows due for eviction are freed first, which changes their keys. If `sweep` is
+  // false, a row due for eviction that did not change since the mark is not in the result. From the
+  // table's clock and eviction rules, a reader can find the rows due for eviction.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
@@ -44,9 +44,9 @@ class TableChanges {
   // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
   // host cannot access.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows in host memory whose values do not match the kept digests, although the
-  // table has not changed the rows since the last mark. The places of rows are divided into `parts`
-  // parts, and only the rows of one part are checked. Throws if no digest is kept.
+  // Return the keys of rows in host memory whose values do not match the stored digests, although
+  // the table has not changed the rows since the last mark. The places of rows are divided into
+  // `parts` parts, and only the rows of one part are checked. Throws if no digest is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:

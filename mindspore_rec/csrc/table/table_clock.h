@@ -20,8 +20,8 @@ class TableClock {
   // Set the event time of the next batch in whole seconds >= 1. A time older than the watermark has
   // no effect.
   void SetEventTime(int64_t seconds);
-  // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
-  // horizon changes only if it would otherwise be later than the clock.
+  // Set the clock to any moment, which may be in the past. With Eviction::on_trigger, the horizon
+  // changes only if it would otherwise be later than the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the

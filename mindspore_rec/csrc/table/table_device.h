@@ -55,8 +55,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. If `shared` is true, also throws unless the cache's memory
-  // is shared. If `shared` is false, also throws if the cache's memory is shared.
+  // Throws if there is no device cache. If `shared` is true, also throws if the cache's memory is
+  // not shared. If `shared` is false, also throws if the cache's memory is shared.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

@@ -29,8 +29,8 @@ struct TableEngine {
 
   // Drop the lookups and gradients of the step.
   void ForgetStep();
-  // Do the work that follows an update of rows: advance the clock, evict the due rows in one slice,
-  // and evict rows over the capacity.
+  // Do the work that follows an update of rows: advance the clock, evict the rows of one slice that
+  // are due for eviction, and evict rows over the capacity.
   void FinishStep();
   // Call fn(ids, first) for all ids. If the table has lower tiers, the ids are split into parts,
   // because all rows together might not fit into host memory. Each part is done completely or not

@@ -19,14 +19,14 @@ class TableEviction {
   // Requires: engine outlives this object.
   explicit TableEviction(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Set the eviction rules; rows that are due under the old settings are evicted first. An order
-  // with scores cannot be changed to an order without scores, or the reverse.
+  // Set the eviction rules; rows that are due for eviction under the old settings are evicted
+  // first. An order with scores cannot be changed to an order without scores, or the reverse.
   void Set(const Eviction& eviction);
   // Move the horizon to the clock's time, and apply all rules to the whole table at once, or to one
   // slice in each of the following steps. If a tier fails or memory runs out, the eviction is still
   // triggered, and the following steps complete the eviction.
   void Evict(bool at_once);
-  // Free the rows that are due already.
+  // Free the rows that are already due for eviction.
   void EvictAll();
   // Set scores for the order of eviction by score; unknown keys are skipped. Returns the number of
   // keys whose score was set. If the table has lower tiers, large calls are split into parts, as in

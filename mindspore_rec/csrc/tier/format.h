@@ -97,8 +97,8 @@ struct SyncMark {
   uint64_t slots = 0;
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
-// Decodes the sync marks in blocks 1 and 2. A block of zeros has no mark; without any mark, the
-// result is a mark of 0 records. Throws Corruption if both blocks are damaged.
+// Decodes the sync marks in blocks 1 and 2. A block of zeros has no mark. If neither block has a
+// mark, the result is a mark of 0 records. Throws Corruption if both blocks are damaged.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {

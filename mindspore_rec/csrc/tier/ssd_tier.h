@@ -11,8 +11,8 @@
 //    Every record that is read from a file is checked by CRC32C, and the index points only to the
 //    newest records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. The tier
-//    also contains the writes after the last Flush up to some moment. An incomplete record at the
-//    end of the log is dropped. If earlier data are damaged, Corruption is thrown.
+//    also contains the first writes after the last Flush, up to an unknown moment. An incomplete
+//    record at the end of the log is dropped. If earlier data are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written;
 //    other errors do not require this.

@@ -102,9 +102,9 @@ class Communicator {
   // receive must not overlap. If a call runs out of memory, it makes the channel unusable.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, worker
-  // 0's part first. `send` and `recv` are `size()` consecutive parts of the given sizes. The size
-  // that worker a sends to worker b must equal the size that b expects from a. A worker's own part
-  // is copied.
+  // 0's part first. Part r has send_bytes[r] bytes in `send`, and recv_bytes[r] bytes in `recv`.
+  // The size that worker a sends to worker b must equal the size that b expects from a. A worker's
+  // own part is copied.
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
@@ -114,7 +114,7 @@ class Communicator {
   // Does not return before all workers have called Barrier.
   void Barrier();
 
-  // Any thread may send and receive single messages, also during collective calls. Each message is
+  // Any thread may send and receive single messages, even during collective calls. Each message is
   // received once, by one thread. Messages with the same sender and tag arrive in the order of
   // sending.
 

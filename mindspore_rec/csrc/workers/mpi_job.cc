@@ -288,7 +288,7 @@ void MpiJob::EndBroken(const char* why) noexcept {
   try {
     PrintReport(Me() + why);
   } catch (...) {
-    // If memory runs out, only the reason is printed.
+    // If memory runs out, only the cause of the failure is printed.
     if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(1);
   }
   _exit(1);

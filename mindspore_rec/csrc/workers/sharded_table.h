@@ -32,7 +32,7 @@
 
 namespace msrec {
 
-// A lookup. A training lookup is kept until its gradient has been sent to the owners.
+// A lookup. A training lookup is stored until its gradient has been sent to the owners.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch

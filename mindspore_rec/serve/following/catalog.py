@@ -16,7 +16,7 @@ __all__ = ["Catalog", "ChainError"]
 
 
 class ChainError(CheckpointError):
-    """Error for a checkpoint that cannot be applied; the message names the file and the reason.
+    """Error for a checkpoint that cannot be applied; the message names the file and says why.
 
     Attributes:
         path: directory of the checkpoint.

@@ -38,7 +38,7 @@ class FollowedRun:
             updates this state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
-        scrub_seconds: as for `Predictor`. Default: 0, never.
+        scrub_seconds: as for `Predictor`. Default: 0, which means never.
         pulse: record of the checks of the run's directory. Default: a new Pulse.
 
     Attributes:
@@ -182,7 +182,7 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints after the present state; `status` gives the reason of a failure.
+        """Apply all checkpoints after the present state; `status` says why one failed.
 
         Raises:
             OSError: the directory cannot be read.

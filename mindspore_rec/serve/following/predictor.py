@@ -44,11 +44,11 @@ class Predictor:
     Predictions continue while files are read, checked and decoded. All tables and dense parameters
     change together, between two predictions, so no answer mixes two states. A checkpoint is never
     applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
-    is rejected, the last good state still answers requests, and `status().error` gives the reason.
-    The next valid checkpoint is applied as soon as it appears. If a delta that is needed was
-    removed, a newer full checkpoint and the deltas after it replace the whole state. Predictions
-    wait while the rows of a full checkpoint are copied. During the copy, the rows need twice as
-    much memory as usual.
+    is rejected, the last good state still answers requests, and `status().error` says why. The next
+    valid checkpoint is applied as soon as it appears. If a delta that is needed was removed, a
+    newer full checkpoint and the deltas after it replace the whole state. Predictions wait while
+    the rows of a full checkpoint are copied. During the copy, the rows need twice as much memory as
+    usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -85,7 +85,7 @@ class Predictor:
         scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
             with its digest once. The digests need 15 to 23 bytes per row, in addition to the rows.
             Damaged rows are logged as an error, and `status().scrub` contains the count of damaged
-            rows. Default: 0, never.
+            rows. Default: 0, which means never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
@@ -93,8 +93,8 @@ class Predictor:
             size.
 
     Raises:
-        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters do not
-            match the checkpoint.
+        TypeError, ValueError: an argument is invalid; a file is damaged; tables or parameters do
+            not match the checkpoint.
         TimeoutError: no checkpoint appeared within `wait_seconds`.
         OSError, ImportError, RemoteError: a directory cannot be read, or a tier cannot be opened.
 
@@ -313,7 +313,7 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, as for `digests`. Default: 1, all rows.
+            parts: number of parts, as for `digests`. Default: 1, which means all rows.
 
         Raises:
             ValueError: there is no such table or part.

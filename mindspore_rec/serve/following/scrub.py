@@ -3,7 +3,7 @@
 
 The scrubber keeps a digest of each row, separate from the rows. Right after a checkpoint is
 applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
-rows again and again, a few at a time. The thread compares each row's digest with the kept digest.
+rows again and again, a few at a time. The thread compares each row's digest with the stored digest.
 No checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
 damaged row. The thread delays a request by at most the time of a small request.
 """
@@ -167,7 +167,7 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the kept halves of their digests; return a message per damaged key.
+        """Compare rows with the stored halves of their digests; return a message per damaged key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -249,7 +249,7 @@ class _Tables:
 
 
 class Scrubber:
-    """Thread that compares all rows of tables with the kept digests, once per round.
+    """Thread that compares all rows of tables with the stored digests, once per round.
 
     Args:
         rows: rows of each table, by name.

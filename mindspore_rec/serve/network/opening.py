@@ -66,7 +66,7 @@ class NetworkOpener:
 
         Raises:
             NotYetError: MindSpore is not installed, and the network has no file yet.
-            TypeError, ValueError: an argument is wrong; or the network needs MindSpore, which is
+            TypeError, ValueError: an argument is invalid; or the network needs MindSpore, which is
                 not installed.
         """
         missing = False

@@ -10,7 +10,7 @@ __all__ = ["NotFoundError", "NotReadyError", "RequestError", "named", "shown"]
 
 
 class RequestError(ValueError):
-    """Error for a wrong request: status 400; the message gives the reason."""
+    """Error for an invalid request: status 400; the message says what is invalid."""
 
 
 class NotFoundError(LookupError):

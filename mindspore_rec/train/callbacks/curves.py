@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves: callback that records a training's loss, speed and metrics, also for TensorBoard."""
+"""Curves: callback that records loss, speed and metrics, in memory and for TensorBoard."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class Curves(ResumedCallback):
     among the callbacks.
 
     Args:
-        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, no events.
+        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means no
+            events.
         steps: number of steps of the training; the progress bar needs this number to show the
-            remaining time if the data have no known length. Default: None, unknown.
+            remaining time if the data have no known length. Default: None, which means that it is
+            unknown.
 
     Attributes:
         points: `(step, mean loss, samples per second)`, for the steps since the previous point.

@@ -41,8 +41,8 @@ class EvictCallback(Callback):
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
         evict_rows: number of a table's rows above which the callback evicts, or None. The callback
-            checks the number of rows after each step. Rows that no rule of the table's `Eviction`
-            evicts stay, so a table may remain above the number. Default: None.
+            checks the number of rows after each step. The callback evicts only rows that the
+            table's `Eviction` allows, so a table may remain above the number. Default: None.
         evict_bytes: bytes of a table's rows and index above which the callback evicts, or None.
             Default: None.
 

@@ -171,8 +171,8 @@ class EarlyStopping(_Watch):
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
             several hosts, all hosts must share the directory. The directory is not used if a
-            `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
-            temporary files.
+            `RecCheckpoint` is among the callbacks. Default: None, which means the system's
+            directory for temporary files.
         cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
             state of the best evaluation and multiplies its learning rates by `factor`. After each
             cut, the count of evaluations without improvement starts again from 0. Needs
@@ -184,8 +184,8 @@ class EarlyStopping(_Watch):
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
         path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). Steps that a return to the best weights has undone
-            do not count.
+            steps, factor of the learning rates). A return to the best weights undoes steps; these
+            steps do not count.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -391,7 +391,7 @@ class EarlyStopping(_Watch):
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
 
     def _remove(self) -> None:
-        """Remove the temporary directory; a folder in a RecCheckpoint's directory is kept."""
+        """Remove the temporary directory; a folder in a RecCheckpoint's directory stays."""
         folder = None if self._newest_step is not None else self._folder
         if folder is not None and worker_group().rank == 0:
             shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,7 @@ _NO_LIMIT = sys.maxsize
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after the current step, and record the reason in the training summary.
+    """End the training after the current step, and record in the training summary why it ended.
 
     Args:
         run_context: argument of the callback's method.
@@ -241,7 +241,7 @@ class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
     For a stream, the callback also shows the lag: the number of messages in the topic that no batch
-    contains yet. On a terminal the display is a progress bar. Without a terminal, for example in a
+    contains yet. On a terminal, the display is a progress bar. Without a terminal, for example in a
     log file, the callback prints a line every `every_seconds` seconds.
 
     Args:

@@ -44,8 +44,8 @@ class RateSchedule(ResumedCallback):
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
-        total: number of steps after which the rates are 0, above `warm_up`. Default: None, no
-            decay.
+        total: number of steps after which the rates are 0, above `warm_up`. Default: None, which
+            means no decay.
         cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:
             none.
 

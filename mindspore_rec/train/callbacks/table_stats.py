@@ -113,7 +113,8 @@ class TableStats(Callback):
             prometheus_client.
         prometheus_port: TCP port in [0, 65535] at which `/metrics` is served; 0 for any free port.
             Needs prometheus_client.
-        prometheus_address: address that the server listens on. Default: '0.0.0.0', all interfaces.
+        prometheus_address: address that the server listens on. Default: '0.0.0.0', which means all
+            interfaces.
 
     Attributes:
         port: port of the server; None while the server does not run.

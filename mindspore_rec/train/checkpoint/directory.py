@@ -70,15 +70,15 @@ def save_checkpoint(
     writes its own rows, and a failure on one worker is raised on all workers.
 
     Args:
-        model: a `RecModel`, another `Model`, or a Cell. Of a network cell, tables (with optimizer
-            state) and weights are saved; of a training cell, the optimizer's parameters too.
+        model: a `RecModel`, another `Model`, or a Cell. For a network cell, tables (with optimizer
+            state) and weights are saved; for a training cell, the optimizer's parameters too.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` is a complete checkpoint, either old or new. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
-        publication: names the function that makes the network for predictors. Default: None; a
-            predictor must then be constructed with a network.
+        publication: names the function that makes the network for predictors. Default: None, which
+            means that a predictor must be constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -220,12 +220,12 @@ def load_checkpoint(
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set both `worker` and `workers` if several processes
-            share the tables but were not started by one launcher. Default: None, the index of this
-            worker; 0 if only `workers` is set.
+            share the tables but were not started by one launcher. Default: None, which means the
+            index of this worker; 0 if only `workers` is set.
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads the rows of its own keys, so
-            every row is loaded once. Default: None, the number of workers; 1 without a launcher or
-            if only `worker` is set.
+            every row is loaded once. Default: None, which means the number of workers; 1 without a
+            launcher or if only `worker` is set.
         states: objects to restore, under the same names as in `states` of `save_checkpoint` or
             `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
             the saved states that are not restored; `states={}` loads the network alone without a

@@ -34,7 +34,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
         chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of the
             chain.
         shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
-            this worker. Default: None, all keys of all tables.
+            this worker. Default: None, which means all keys of all tables.
 
     Raises:
         CheckpointError: tables, parameters or optimizers do not match the checkpoint.

@@ -44,7 +44,7 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return whether a network, or the reason for its absence, was written beside a model."""
+    """Return whether a network, or a text about its absence, was written beside a model."""
     return (path / NETWORK).is_dir()
 
 
@@ -55,7 +55,7 @@ def write_saved_network(path: Path) -> str:
         path: directory that `RecModel.save` wrote.
 
     Returns:
-        The reason why there is no network; '' if the network was written.
+        A text that says why there is no network; '' if the network was written.
     """
     try:
         process = NetworkProcess(path, chain_at(path)[-1].manifest["model"])

@@ -25,10 +25,10 @@ class Publication:
         builder: function that makes the network for `serving.Predictor`, as
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
-            Default: None; each predictor must then be constructed with a network.
+            Default: None, which means that each predictor must be constructed with a network.
         builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
         builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
-            predictors. Default: None, the inputs of the network's `set_inputs`.
+            predictors. Default: None, which means the inputs of the network's `set_inputs`.
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or form, or is set although there is

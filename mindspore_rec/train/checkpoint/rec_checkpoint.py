@@ -99,12 +99,11 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest kept
-            checkpoint are kept too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest of
+            these checkpoints stay too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
-        delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
-            written only when a full checkpoint is due, just before the merge, and at the end of a
-            training.
+        delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
+            delta is written only just before each full checkpoint, and at the end of a training.
         states: further objects to save by name, for example a `ProgressiveValidation`. Each object
             has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
@@ -113,8 +112,8 @@ class RecCheckpoint(Callback):
             position in the data is not saved, and any data are accepted. Default: False.
         row_checks: settings for the detection of rows that change without an update. Default:
             `RowChecks()`, which uses a digest of each row.
-        publication: network and checkpoint messages for predictors of the run. Default: None;
-            predictors then get only the checkpoints.
+        publication: network and checkpoint messages for predictors of the run. Default: None, which
+            means that predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
@@ -252,8 +251,8 @@ class RecCheckpoint(Callback):
             model: the RecModel or training cell, built in the same way as the saved model.
             train_dataset: the training data; needed if the data have a state. No batch may have
                 been read from the data. Default: None.
-            step: step of the state to restore; newer checkpoints are removed. Default: None, the
-                newest state.
+            step: step of the state to restore; newer checkpoints are removed. Default: None, which
+                means the newest state.
             new_data: True if the data are new, for example a stream after a training on files.
                 Training then starts at the beginning of the new data, and the saved position is not
                 loaded. Use True only at the first start with the new data, because the next

@@ -30,7 +30,7 @@ class RowChecks:
             `scrub_seconds`. If a row has changed without an update, training ends with a
             RuntimeError that names the row. No checkpoint contains the changed row, so a restart
             continues with the undamaged row. A million rows of 16 floats in memory take about 20 ms
-            per round. Default: 0, never.
+            per round. Default: 0, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`

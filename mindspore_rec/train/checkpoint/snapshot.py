@@ -89,8 +89,8 @@ def write_full(
         tables: the cell's tables by name.
         states: states of other objects.
         directory: directory for the files.
-        shares: the part of the network that this worker writes and returns. Default: None,
-            everything.
+        shares: the part of the network that this worker writes and returns. Default: None, which
+            means everything.
 
     Raises:
         OSError: a file cannot be written.
@@ -137,7 +137,8 @@ class Delta:
         tables: the cell's tables by name.
         marks: marks of the tables by name; changes since these marks are copied.
         states: states of objects outside the network; these states are written but not copied.
-        shares: the part of the network that this worker writes. Default: None, everything.
+        shares: the part of the network that this worker writes. Default: None, which means
+            everything.
 
     Raises:
         RuntimeError: a table's rows are missing, or a row belongs to another worker.
@@ -170,7 +171,7 @@ class Delta:
         """Store the digests that the tables keep.
 
         The digests describe the state that includes this delta. Mark the tables first, then call
-        this method. No row has changed since the copy, so reading the kept digests costs nothing.
+        this method. No row has changed since the copy, so reading the stored digests costs nothing.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

@@ -47,7 +47,7 @@ class KeptBatches(BatchWrapper):
         schema: the schema.
         tables: tables of the network, including the users' tables.
         rows: if the rows are from files, a function that returns batches of all rows in their
-            order. Default: None, the batches are from a stream.
+            order. Default: None, which means that the batches are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -241,7 +241,7 @@ class _Scratch:
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:
-        """Do nothing, because a user who is due for eviction has no history."""
+        """Do nothing, because a user whose row is due for eviction has no history."""
 
     def close(self) -> None:
         """Free the rows."""

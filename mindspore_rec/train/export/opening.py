@@ -41,7 +41,7 @@ def open_by_mindspore(
             Default: False.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or the checkpoint has no builder.
+        TypeError, ValueError: an argument is invalid, or the checkpoint has no builder.
     """
     if choose_mode:
         ms.set_context(mode=ms.GRAPH_MODE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the network of a run, or the reason why the export fails."""
+"""Write the network of a run, or a text that says why the export fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write the network of a run or, if this fails, the reason; replace an earlier network.
+    """Write the network of a run, or why this fails; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
@@ -50,7 +50,7 @@ def write_network(
         model: the manifest's entry for the network.
 
     Returns:
-        The reason for failure; None if the network was written.
+        Why the export failed; None if the network was written.
 
     Raises:
         OSError: a file cannot be written.

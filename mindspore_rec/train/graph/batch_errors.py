@@ -43,7 +43,8 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence about the batch, or None if no column explains the error.
+    """Return an error with a sentence about the batch; None if the columns do not explain the
+    error.
 
     The sentence is the whole message, so a terminal shows it in the last line. MindSpore's own
     message is the error's attribute `mindspore_text`.
@@ -98,7 +99,7 @@ class _Reason:
         self._batch = batch
 
     def found(self) -> str:
-        """Return the reason why the batch does not fit the network, or an empty string."""
+        """Return why the batch does not fit the network, or an empty string."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_class() or self._wrong_shape()
@@ -149,7 +150,7 @@ class _Reason:
         return ""
 
     def _wrong_class(self) -> str:
-        """Return the reason if the label is a class number out of range."""
+        """Return an explanation if the label is a class number out of range; otherwise ''."""
         match = _OTHER_CLASS.search(self._text)
         if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""
@@ -198,7 +199,7 @@ class _Reason:
         return self._wrong_width() or self._wrong_label_shape()
 
     def _wrong_width(self) -> str:
-        """Return the reason if rows of a column have a length that a layer does not accept."""
+        """Return an explanation if a layer does not accept the width of a column; otherwise ''."""
         match = _OTHER_WIDTH.search(self._text)
         if match is None:
             return ""

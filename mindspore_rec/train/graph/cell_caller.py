@@ -41,7 +41,7 @@ class CellCaller:
     Args:
         cell: the cell to call.
         backbone: the network inside the cell. Other cells may contain the same network and may have
-            changed its mode. Default: None, the cell itself.
+            changed its mode. Default: None, which means the cell itself.
         labelled: whether a batch's last column is a label, which the backbone does not take. Used
             for error messages. Default: False.
 

@@ -27,8 +27,8 @@ def as_tensors(
         batch: tuple or list of NumPy arrays and Tensors, or a single array or Tensor.
         copy: whether to copy arrays. Copies are needed if the arrays may change while the Tensors
             are in use. Default: False.
-        columns: names of the columns in error messages. Default: None; messages then say "column"
-            and the column's index.
+        columns: names of the columns in error messages. Default: None, which means that messages
+            say "column" and the column's index.
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with C-contiguous arrays unless

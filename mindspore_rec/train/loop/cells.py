@@ -47,7 +47,7 @@ class _OfClasses:
     """Base of cells that reject labels outside the prediction's classes in PyNative mode.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
-    may crash. In graph mode the operator's own error is raised.
+    may crash. In graph mode, the operator's own error is raised.
     """
 
     loss_fn: nn.Cell

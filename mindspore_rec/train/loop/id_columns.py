@@ -73,8 +73,8 @@ class IdColumns:
         tables: the tables.
         prefetch_ids: a function that takes the batch's columns and returns the ids of tables by
             table name. The ids of a table are an array or a list of arrays. For all other tables,
-            the id columns are found by hash. Default: None; the id columns of all tables are found
-            by hash.
+            the id columns are found by hash. Default: None, which means that hashes identify the id
+            columns of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.

@@ -99,7 +99,7 @@ def placement_report(
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.
-        optimizer: the optimizer of a network. Default: None, no optimizer.
+        optimizer: the optimizer of a network. Default: None, which means no optimizer.
 
     Returns:
         The first entries are, for each table, the lookup, the sum of gradients and the optimizer's

@@ -53,8 +53,8 @@ class PrefetchStage:
 
     Args:
         tables: all tables of the network, including tables without a cache.
-        prefetch_ids: function as for `IdColumns`. Default: None; the first step then shows which
-            columns contain the ids.
+        prefetch_ids: function as for `IdColumns`. Default: None, which means that the first step
+            shows which columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -84,7 +84,7 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead, so a step is possible while a stream has no new batch."""
+        """True if a batch was read ahead: a step is possible while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that will be requested, including the batch that this
-                call returns. At most `most` batches are read from the source. Default: None, no
-                limit.
+                call returns. At most `most` batches are read from the source. Default: None, which
+                means no limit.
 
         Returns:
             The batch; None at the end of the data.

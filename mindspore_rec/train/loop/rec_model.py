@@ -77,7 +77,7 @@ class RecModel(ModelEvaluation):
       because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
-    * Tables learn in training and never change in evaluation or prediction. Before the first step
+    * Tables learn in training and never change in evaluation or prediction. Before the first step,
       the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
@@ -94,11 +94,11 @@ class RecModel(ModelEvaluation):
         network: cell that computes the prediction from its inputs. Without `loss_fn`, the cell
             computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
             step.
-        loss_fn: cell that computes the loss from prediction and label. Default: None; if the
-            network was made from a schema with labels, the default is the loss of these labels.
-            Labels with two values have the log loss. Labels that are numbers have half of the
-            squared error, in standard deviations of the label. If rows have weights, the loss of a
-            row is multiplied by the row's weight.
+        loss_fn: cell that computes the loss from prediction and label. Default: None. If the
+            network was made from a schema with labels, None means the loss of these labels. Labels
+            with two values have the log loss. Labels that are numbers have half of the squared
+            error, in standard deviations of the label. If rows have weights, the loss of a row is
+            multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
@@ -109,7 +109,8 @@ class RecModel(ModelEvaluation):
             'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
             'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
             have weights, all metrics chosen by name, except 'gauc', use the weights.
-        eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
+        eval_network: evaluation network as for `Model`. Default: None, which means `network`
+            combined with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
             bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
@@ -282,7 +283,7 @@ class RecModel(ModelEvaluation):
                 may end in the middle of a pass over the data. Default: -1, which makes an epoch one
                 pass.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
-            max_steps: maximum number of steps of the run. Default: None, no limit.
+            max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
@@ -376,7 +377,7 @@ class RecModel(ModelEvaluation):
             epoch: as for `train`.
             train_dataset: as for `train`.
             valid_dataset: evaluation data as for `eval`, read from the start for each evaluation.
-                Default: None, no evaluation, as in `train`.
+                Default: None, which means no evaluation, as in `train`.
             valid_frequency: number of epochs between evaluations, at least 1; or a list of the
                 epochs, counted from 1, after which to evaluate. Default: 1.
             callbacks: as for `train`.
@@ -502,7 +503,7 @@ class RecModel(ModelEvaluation):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: None (upstream: True).
             sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
-            max_steps: maximum number of steps of the run. Default: None, no limit.
+            max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
@@ -546,9 +547,9 @@ class RecModel(ModelEvaluation):
         such as `RecCheckpoint.restore`, also needs the batches.
 
         Args:
-            rows: a `mindspore_rec.data.Rows`, or its batches, a DataFrame or an Arrow Table. If the
-                scales of the schema have learned nothing, they learn from a sample of the rows.
-                A `StreamSource` is accepted too, but scales do not learn from it, so call
+            rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
+                Table. If the scales of the schema have learned nothing, they learn from a sample of
+                the rows. A `StreamSource` is accepted too, but scales do not learn from it, so call
                 `Schema.fit` before.
             batch_size: number of rows per batch. Batches and a `StreamSource` have a batch size
                 already, so `batch_size` must be None for them. Default: 256 to 4096, depending on
@@ -754,9 +755,9 @@ class RecModel(ModelEvaluation):
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
         """Return a function like `predict` that adds the events of further rows to histories.
 
-        If histories are kept from rows, `predict` uses only the events of the training. The
-        returned function also uses the events in `events`. If `events` are the rows of a test, a
-        row's history contains the earlier rows of the test, as in `eval`. No table changes.
+        If the library keeps histories from rows, `predict` uses only the events of the training.
+        The returned function also uses the events in `events`. If `events` are the rows of a test,
+        a row's history contains the earlier rows of the test, as in `eval`. No table changes.
 
         Args:
             *events: tables of raw columns, with the labels that decide which rows are events.

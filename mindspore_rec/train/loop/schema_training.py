@@ -156,7 +156,8 @@ class SchemaTraining:
     ) -> Any:
         """Return batches of arrays if data are raw rows; return other data unchanged.
 
-        If the schema has histories that are kept from rows, the batches contain these histories.
+        If the schema has histories that the library collects from rows, the batches contain these
+        histories.
 
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw

@@ -45,8 +45,8 @@ class TrainStep(nn.Cell):
 
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
     network once for the loss and again for the gradients. The graph compiler merges the two
-    computations of pure operators. The graph compiler never merges lookups that insert and count,
-    so tables would count every key twice.
+    computations if the operators are pure. The graph compiler never merges lookups that insert and
+    count, so tables would count every key twice.
 
     Args:
         network: cell that returns the loss.

@@ -25,8 +25,8 @@ class AUC(BinaryMetric):
 
     The metric stores predictions as float32, 4 bytes per row. If rows have weights, the weights
     take 4 more bytes per row. Float64 predictions that are equal as float32 count as equal. Calling
-    :meth:`eval` sorts the predictions; 10 million rows take about a second. For endless streams see
-    :class:`StreamingAUC`.
+    :meth:`eval` sorts the predictions; 10 million rows take about a second. For endless streams,
+    see :class:`StreamingAUC`.
 
     Args:
         from_logits: whether the predictions are logits. Logits are ranked directly, because a

@@ -208,7 +208,7 @@ class MRR(RankingMetric):
 
     Args:
         k: number of items at the top of a ranking; a row without a target among them counts 0.
-            Default: None, all items.
+            Default: None, which means all items.
 
     Inputs of ``update``: as in :class:`Recall`.
 

@@ -36,9 +36,9 @@ class StreamingAUC(BinaryMetric):
 
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
-        window: count only the last ``window`` rows. Default: None, all rows.
-        half_life: number of later rows that halve the weight of a row. Default: None, no fading.
-            Not together with ``window``.
+        window: count only the last ``window`` rows. Default: None, which means all rows.
+        half_life: number of later rows that halve the weight of a row. Default: None, which means
+            no fading. Not together with ``window``.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
@@ -94,7 +94,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """True if a window or a half life is set, so that old rows count less than new rows."""
+        """True if a window or a half life is set: old rows then count less than new rows."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:

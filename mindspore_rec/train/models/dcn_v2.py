@@ -32,8 +32,8 @@ class CrossMixture:
     Args:
         experts: number of experts in a layer. Default: 4.
         rank: width of an expert. Default: 32.
-        stacked: whether the perceptron reads the output of the cross layers. Default: False, the
-            perceptron reads the row.
+        stacked: whether the perceptron reads the output of the cross layers. Default: False, which
+            means that the perceptron reads the row.
     """
 
     experts: int = 4

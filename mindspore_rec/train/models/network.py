@@ -69,7 +69,7 @@ class Network(nn.Cell):
             of the copy learn when the network is trained.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
-            False, one output.
+            False, which means one output.
         reads_histories: class attribute, True if the network reads the arrays of histories.
             Default: False, a schema with histories is an error.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
@@ -145,7 +145,7 @@ class Network(nn.Cell):
             cache: the tiers. Each table stores its rows in these tiers; rows are not read ahead.
 
         Raises:
-            ValueError: no history of the schema is kept from rows.
+            ValueError: the schema has no `KeptHistoryColumn`.
             OSError, RemoteError: a tier cannot be opened.
 
         Example:

@@ -81,10 +81,11 @@ def register(name: str, kind: _Kind | None = None) -> Any:
 
     Args:
         name: the name, without a colon.
-        kind: class derived from `Network`. Default: None, for a decorator.
+        kind: class derived from `Network`. Default: None, which means that a class decorator is
+            returned.
 
     Returns:
-        The class; or a decorator.
+        The class, or a decorator if `kind` is None.
 
     Raises:
         TypeError: the class does not derive from `Network`.

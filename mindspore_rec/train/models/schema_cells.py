@@ -21,7 +21,7 @@ __all__ = ["SchemaEmbedding", "SchemaSum"]
 
 
 class SchemaEmbedding(nn.Cell):
-    """Lookup of the vectors of all fields of a schema.
+    """Lookup of the vectors for all fields of a schema.
 
     Args:
         schema: the schema.

@@ -32,7 +32,7 @@ class EmbeddingBag(nn.Cell):
     Args:
         config: description of a new table: a static table if `vocab_size` is set, otherwise a hash
             table. The default name is `embedding_table_<n>` for a static table and
-            `hash_embedding_<n>` for a hash table. Default: None, for `table`.
+            `hash_embedding_<n>` for a hash table. Default: None, which means that `table` is set.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         padding_key: id that is left out of all bags. Default: none.
@@ -51,7 +51,7 @@ class EmbeddingBag(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RuntimeError: offsets or weights do not fit the ids, ids have the wrong dtype or are outside
-            the vocabulary, or the cell is in training and no optimizer trains the table.
+            the vocabulary, or the cell is in training and its table has no optimizer.
 
     Example:
         >>> import mindspore as ms

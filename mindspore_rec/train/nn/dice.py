@@ -17,7 +17,7 @@ __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
 
 class DiceOperator(HistoryOperator):
-    """The operator of `Dice`; it uses the moments of the batch or moments that are passed."""
+    """The operator of `Dice`; it uses the moments of the batch or of the caller."""
 
     def __init__(self, of_batch: bool, epsilon: float, momentum: float) -> None:
         super().__init__()

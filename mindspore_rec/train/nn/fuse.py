@@ -57,13 +57,13 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     also compute the network, with one warning, if a cell between the network and the layers has
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or a child
     differs. A cell has also changed if an attribute or a global name that it reads has another
-    number or function. MindSpore's layers also compute the network, without a warning, if an
-    argument of a call is not a Tensor, unless the argument is omitted.
+    number or function. If a call passes an argument that is not a Tensor, MindSpore's layers
+    compute the network too, without a warning. An omitted argument does not count.
 
     Args:
         cell: the network, not yet compiled.
-        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for a
-            `construct` without `*inputs`.
+        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, which means
+            that `construct` has no `*inputs`.
 
     Returns:
         The cell itself.

@@ -29,7 +29,7 @@ class FusedGraph(FusedLayer):
 
     Separate operators exchange rows through memory. An input of several layers is copied for each
     layer, and outputs of several layers are joined before the next layer reads them. In one
-    operator each slice of the batch passes through all layers.
+    operator, each slice of the batch passes through all layers.
 
     The layers are children of the network, which names their parameters. The `FusedGraph` itself
     has no parameters. If the operator cannot be used (see `docs/dense.md`), or if a layer's

@@ -48,7 +48,7 @@ class GroupedEmbedding(nn.Cell):
         TypeError, ValueError: an argument is of the wrong type or out of range.
         ValueError, RuntimeError: the ids have the wrong number of columns.
         RuntimeError: ids have the wrong dtype or are outside a vocabulary, or the cell is in
-            training and no optimizer trains the tables.
+            training and its tables have no optimizer.
 
     The cell is modelled on the merged (grouped) embeddings of Rec SDK and the table batching of
     FBGEMM.

@@ -53,11 +53,11 @@ class HistoryTransformer(nn.Cell):
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
-            first vector. All older values use the last vector. Default: 0, none.
+            first vector. All older values use the last vector. Default: 0, which means none.
         time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
             value's time from the newest value's time selects the vector. The vectors 0, 1, 2 and 3
             are for differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last
-            vector is also for all larger differences. Default: 0, none.
+            vector also applies to all larger differences. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 

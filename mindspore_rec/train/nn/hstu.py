@@ -53,7 +53,7 @@ class HSTU(nn.Cell):
             distances use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         time_buckets: number of learned biases of time differences, 0 to 48, with buckets as in
-            `HistoryTransformer`. Default: 0, none.
+            `HistoryTransformer`. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins matrices by columns, with a gradient also for matrices without rows."""
+"""Joins matrices by columns, with a gradient even for matrices without rows."""
 
 from __future__ import annotations
 

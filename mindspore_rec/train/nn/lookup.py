@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableLookup: look up ids in one table; also the argument checks of all lookups."""
+"""TableLookup: look up ids in one table. The module also has the argument checks of all lookups."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_coefficient(value: int) -> int:
 
 
 def check_counts(config: Any, faae_coefficient: int) -> None:
-    """Raise ValueError if a coefficient other than 1 is set for a static table, without counts.
+    """Raise ValueError if a static table, which has no counts, gets a coefficient other than 1.
 
     Args:
         config: description of the lookup's table; anything else is not checked.
@@ -158,7 +158,7 @@ class TableLookup(nn.Cell):
     Args:
         config: description of a new table: a static table if `vocab_size` is set, otherwise a hash
             table. The default name is `embedding_table_<n>` for a static table and
-            `hash_embedding_<n>` for a hash table. Default: None, for `table`.
+            `hash_embedding_<n>` for a hash table. Default: None, which means that `table` is set.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
             this limit. Default: no limit.
@@ -183,7 +183,7 @@ class TableLookup(nn.Cell):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RuntimeError: ids have the wrong dtype or are outside the vocabulary, or the cell is in
-            training and no optimizer trains the table.
+            training and its table has no optimizer.
 
     `HashEmbeddingLookup` has the arguments of MindRec for this lookup; `EmbeddingLookup` has the
     arguments of MindSpore.

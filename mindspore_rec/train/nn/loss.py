@@ -23,12 +23,12 @@ class BCEWithLogitsLoss(nn.LossBase):
         \ell(x, y) = -\operatorname*{mean}_i\; \left[ y_i \log \sigma(x_i)
         + (1 - y_i) \log (1 - \sigma(x_i)) \right]
 
-    On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
-    y_i`, divided by the number of logits if `reduction` is 'mean'; the backward pass scales this
-    gradient. The loss is summed in float64, in an order that does not depend on the number of
-    threads. The operator does not support some cases, in which the cell uses
-    `mindspore.nn.BCEWithLogitsLoss`. The cases are a `weight` or `pos_weight`, reduction 'none',
-    types other than float32, devices other than the CPU, `mindspore.export`, and
+    On the CPU, one operator computes the loss and its gradient. The gradient is
+    :math:`\sigma(x_i) - y_i`, divided by the number of logits if `reduction` is 'mean'; the
+    backward pass scales this gradient. The loss is summed in float64, in an order that does not
+    depend on the number of threads. The operator does not support some cases, in which the cell
+    uses `mindspore.nn.BCEWithLogitsLoss`. The cases are a `weight` or `pos_weight`, reduction
+    'none', types other than float32, devices other than the CPU, `mindspore.export`, and
     `MINDSPORE_REC_ONEDNN=off`.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.

@@ -49,8 +49,8 @@ class MemberRows(nn.Cell):
         shape: shape of a row: the number of numbers, or the number of vectors and their width.
         members: number K of members.
         seed: seed of the signs, one or several ints.
-        first: cell that computes the rows from the input. Default: None, if the input is already
-            the rows.
+        first: cell that computes the rows from the input. Default: None, which means that the input
+            is already the rows.
 
     Inputs:
         x: float32 or bfloat16 Tensor `[B, *shape]`, or the input of `first`.

@@ -96,9 +96,10 @@ class SampledSoftmaxLoss(nn.Cell):
           dim]``, items of each row.
         - **target_id** (Tensor): integers ``[B]``. Default: None.
         - **negative_id** (Tensor): integers ``[N]`` or ``[B, N]``. A negative whose id equals the
-          id of the row's target is ignored. Default: None, all negatives count.
+          id of the row's target is ignored. Default: None, which means that all negatives count.
         - **target_log_q** (Tensor): float32 ``[B]``, :math:`\log Q` of the targets. Default: None.
-        - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, no correction.
+        - **negative_log_q** (Tensor): float32 ``[N]`` or ``[B, N]``. Default: None, which means no
+          correction.
 
     Outputs:
         float32 Tensor of shape ``()``; not finite if there are no rows.
@@ -192,7 +193,7 @@ class BPRLoss(nn.Cell):
 
 
 def _log_sum(logits: Tensor) -> Tensor:
-    """Return the logarithm of the sum of the exponentials of each row ``[B, N]``, as ``[B]``."""
+    """Return, for each row of ``[B, N]``, the logarithm of the summed exponentials, ``[B]``."""
     most = ops.stop_gradient(ops.amax(logits, 1, True))  # `max` refuses an empty batch
     sums = ops.sum(ops.exp(logits - most), 1)
     return ops.log(sums) + ops.reshape(most, (-1,))

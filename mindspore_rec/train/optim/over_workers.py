@@ -101,7 +101,7 @@ class WorkerExchange(nn.Cell):
 def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Check that all workers train the same tables with the same settings.
 
-    All workers must call this function in their main threads. With one worker the function does
+    All workers must call this function in their main threads. With one worker, the function does
     nothing.
 
     Args:
@@ -155,7 +155,7 @@ def _text(value: Any) -> str:
 def start_alike(parameters: Sequence[Parameter]) -> None:
     """Set dense parameters to the values of worker 0.
 
-    All workers must call this function in their main threads. With one worker the function does
+    All workers must call this function in their main threads. With one worker, the function does
     nothing.
 
     Args:

@@ -81,7 +81,7 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; first, evict rows that are due under the old rules.
+        """Evict the rows that are due under the old rules, and then set the new eviction rules.
 
         Args:
             eviction: the rules, or None for no eviction. The eviction order cannot change to or
@@ -116,7 +116,7 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        Without this call, the following training steps free the due rows in slices.
+        Without this call, the following training steps free the rows due for eviction in slices.
         """
         self._synchronised().evict_due()
 
@@ -165,9 +165,9 @@ class DynamicTable(TableParameter):
             key: any int64.
 
         Returns: An `Explanation` with presence, tier, count, threshold, the step and time of the
-            last lookup, and norm. If a key has no row, the `Explanation` also contains the reason:
-            the key was not admitted, or the key's row was evicted. The table stores information
-            about its last few thousand evictions.
+            last lookup, and norm. If a key has no row, the `Explanation` also says why: the key was
+            not admitted, or the key's row was evicted. The table stores information about its last
+            few thousand evictions.
 
         Raises:
             TypeError, ValueError: `key` is not an int64.
@@ -208,7 +208,7 @@ class DynamicTable(TableParameter):
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
 
         Raises:
-            NoOptimizerError: no optimizer trains the table.
+            NoOptimizerError: the table has no optimizer.
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 

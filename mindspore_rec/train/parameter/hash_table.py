@@ -146,7 +146,7 @@ class HashTable(DynamicTable):
 
     @property
     def unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value of a key without a row: `config.unknown_value`; None for the default."""
+        """Value of a key without a row: `config.unknown_value`; None means the default value."""
         return self.config.unknown_value
 
     @property

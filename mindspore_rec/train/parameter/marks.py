@@ -69,7 +69,7 @@ class ChangeMarks:
         Raises:
             ValueError: no mark was taken.
             RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
-                After a RuntimeError the table keeps no digest.
+                After a RuntimeError, the table keeps no digest.
         """
         self._table.keep_digest()
 

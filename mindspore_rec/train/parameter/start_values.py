@@ -17,7 +17,7 @@ __all__ = ["check_pair", "one_dtype", "shape_of_value"]
 
 
 def check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
-    """Raise ValueError unless a table's initial keys and values match, or both are None.
+    """Raise ValueError if a table's initial keys and values do not match; both may be None.
 
     Args:
         name: name of the table.

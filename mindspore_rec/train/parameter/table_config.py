@@ -87,7 +87,8 @@ class TableConfig:
             if it is a number, zeros if it is a distribution.
         serving_unknown_value: value of a key without a row in evaluation and prediction, of the
             same types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
-        vocab_size: number of ids of a static table, 1 to 2**35. Default: None, for a hash table.
+        vocab_size: number of ids of a static table, 1 to 2**35. Default: None, which means a hash
+            table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers that store the rows, a `CacheConfig`. Default: all rows in host memory.

@@ -79,7 +79,7 @@ class Alone:
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker that has a reason."""
+        """Return why the data ended, from the first worker that knows why."""
         return own
 
     def finish(self, summary: TrainSummary) -> None:
@@ -156,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Find out whether any worker stops; if so, give all workers the reason."""
+        """Find out whether any worker stops; if one stops, tell all workers why."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
@@ -173,7 +173,7 @@ class Peers(Alone):
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker that has a reason."""
+        """Return why the data ended, from the first worker that knows why."""
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:

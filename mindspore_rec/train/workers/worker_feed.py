@@ -65,7 +65,7 @@ class WorkerFeed:
         argument: name of the data in messages.
 
     Attributes:
-        stopped: True if a worker has asked to stop; from then on, no worker does a step.
+        stopped: True if a worker has asked to stop; from then on, none of the workers does a step.
         ids_known: whether all workers know which columns are ids, according to the last round.
         condition: True if the data ended because a condition of `StopWhen` was met on a worker.
     """

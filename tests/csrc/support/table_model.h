@@ -219,7 +219,7 @@ class Model {
 
   // ---- whole table
 
-  // Every row that is there; due ones are not. A static table has its whole vocabulary.
+  // All rows, except rows due for eviction. A static table has its whole vocabulary.
   const std::unordered_map<int64_t, ModelRow>& Rows() {
     for (int64_t key = 0; key < config_.vocabulary; ++key) Find(key);
     for (auto it = rows_.begin(); it != rows_.end();) {
@@ -250,7 +250,8 @@ class Model {
   }
 
   void set_threshold(int64_t threshold) { threshold_ = threshold; }
-  // Rows that are due go first, in this and the next; with a trigger nothing is due before it.
+  // First, rows that are due for eviction leave, here and in the next method; with a trigger, no
+  // row is due for eviction before the trigger.
   void set_eviction(const Eviction& eviction) {
     DropDue();
     eviction_ = eviction;

@@ -306,8 +306,9 @@ class Life {
     ASSERT_LE(Stat("rows"), std::max<double>(eviction.max_rows, rows - kVictimsAStep));
   }
 
-  // What the table says it has evicted: due by age, or, where that may be, for another reason that
-  // holds. The model has no say in which rows go for capacity.
+  // The rows that the table reports as evicted must be due for eviction by age, or, if the rules
+  // allow it, must have another valid cause. The model does not decide which rows leave because of
+  // the capacity.
   void Settle(bool all_rules) {
     const Eviction& eviction = model_.eviction();
     for (const EvictedKey& evicted : table_.eviction().Take()) {

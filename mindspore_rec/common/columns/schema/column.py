@@ -222,11 +222,11 @@ class CategoryColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
-            the text '7' to the whole number 7, or 7 to '7'. Default: None, `Schema.fit` sets the
-            type of the training rows. Until then '7' and 7 are different categories.
-            'key' is for tables of earlier programs: whole numbers are their own keys, as in a
-            `FeatureSpec` without a transform, and no number may be missing; texts have the same
-            keys as by default.
+            the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
+            `Schema.fit` sets the type of the training rows. Until then '7' and 7 are different
+            categories. 'key' is for tables of earlier programs: whole numbers are their own keys,
+            as in a `FeatureSpec` without a transform, and no number may be missing; texts have the
+            same keys as by default.
         group: whether the column also has the groups of the metric `gauc`. Default: False.
         dropout: as for `Column`.
 
@@ -302,7 +302,7 @@ class IntegerColumn(Column):
     Args:
         name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
         transform: as for `NumberColumn`.
-        dropout: as for `Column`. The scaled number is kept.
+        dropout: as for `Column`; the scaled number is never dropped.
     """
 
     kind = "integer"
@@ -323,8 +323,8 @@ class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
     The data have no column of this name: the value of a row is made from the row's values in other
-    columns of the schema. The network itself need not read the other columns. An ignored column is
-    read as texts.
+    columns of the schema. The network itself need not read these other columns. An ignored column
+    is read as texts.
 
     Args:
         name: name of the cross, which no other column has.
@@ -377,8 +377,8 @@ class ListColumn(Column):
         name, table, embedding_dim, admission, eviction: as for `Column`.
         values: as for `CategoryColumn`.
         length: greatest number of values per row that are read, 1 to 4096. Default: 20.
-        separator: text between the values in a column of texts, as in 'a|b|c'. Default: None, the
-            column is of lists.
+        separator: text between the values in a column of texts, as in 'a|b|c'. Default: None, which
+            means that the column has lists.
     """
 
     kind = "list"
@@ -406,14 +406,14 @@ class HistoryColumn(Column):
         name, table, embedding_dim, admission, eviction: as for `Column`.
         values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
             'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
-            times; timestamps become whole seconds since 1970. Default: None, `Schema.fit` sets
-            'text' or 'whole'.
-        length: greatest number of events per row that are kept, 1 to 65536. Side columns have the
-            length of the history. Default: 50.
+            times; timestamps become whole seconds since 1970. Default: None, which means that
+            `Schema.fit` sets 'text' or 'whole'.
+        length: greatest number of events in a row's list, 1 to 65536. Side columns have the length
+            of the history. Default: 50.
         keep: 'last' or 'first', to keep the last or the first events of a longer list. Side columns
             keep the same events as the history. Default: 'last'.
-        side_of: name of the history that the column belongs to. Default: None, the column is a
-            history.
+        side_of: name of the history that the column belongs to. Default: None, which means that the
+            column is a history.
         separator: as for `ListColumn`.
 
     Raises:
@@ -483,10 +483,10 @@ class KeptHistoryColumn(Column):
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
             in `of` without the time. So with one column, `length` is at most 682. Default: 50.
-        only: name of a label with two values; only rows with label 1 are events. Default: None, all
-            rows are events.
+        only: name of a label with two values; only rows with label 1 are events. Default: None,
+            which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
-            and has an empty history. Default: None, never.
+            and has an empty history. Default: None, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -546,7 +546,8 @@ class TimeColumn(Column):
         name: as for `Column`.
         unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
         format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
-            8601. Default: None, times are numbers, timestamps, dates, or texts in ISO 8601.
+            8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
+            ISO 8601.
         parts: parts of the time that are categories: 'minute', 'hour', 'weekday', 'day' and
             'month'. Default: none.
 
@@ -588,8 +589,8 @@ class LabelColumn(Column):
     Args:
         name: as for `Column`.
         positive: the value that counts as 1; every other value counts as 0. For bools, True or
-            False, also as a text such as 'true'. Default: None, the label is 0 or 1, or False or
-            True.
+            False, also as a text such as 'true'. Default: None, which means that the label is 0 or
+            1, or False or True.
         binary: whether the label has two values. False to predict a number. Default: True.
         decimal: as for `Column`; only if `binary` is False.
 
@@ -651,7 +652,7 @@ class GroupColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IgnoredColumn(Column):
-    """A column that is read only if a cross, or a kept history by its option `by`, names it.
+    """A column that is read only if a cross, or the option `by` of a `KeptHistoryColumn`, names it.
 
     Args:
         name: as for `Column`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of rows: values that a schema's columns cannot have."""
+"""Faults of rows: values that are illegal in a schema's columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fault:
     expected: str
 
     def sentence(self, row: int | None = None) -> str:
-        """Return what is wrong, for an error message.
+        """Return, for an error message, what the value is and what it must be.
 
         Args:
             row: number of the first row in the data. Default: the row's index in the batch.

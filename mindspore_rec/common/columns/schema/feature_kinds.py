@@ -44,7 +44,7 @@ _WORD = r"[\p{L}\p{N}]+"
 
 
 class Choice(NamedTuple):
-    """A column, the reason for its kind as a sentence, and perhaps a warning."""
+    """A column, a sentence that says why the column has its kind, and perhaps a warning."""
 
     column: Column
     why: str
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 def feature_of(profile: Profile, total_rows: int) -> Choice:
-    """Return the column of a feature, and the reason.
+    """Return the column of a feature, and say why the column has its kind.
 
     Args:
         profile: profile of the column in a sample.

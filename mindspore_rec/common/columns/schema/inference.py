@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Infer the columns of a schema from a sample of rows, with a reason for each choice."""
+"""Infer the columns of a schema from a sample of rows, and explain each choice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["Inferred", "InferredColumn", "infer_columns"]
 
 @dataclass(frozen=True)
 class InferredColumn:
-    """One column of a proposed schema, and the reason for its kind.
+    """One column of a proposed schema, and why the column has its kind.
 
     Args:
         column: the column.
@@ -60,7 +60,7 @@ class Inferred:
     """A proposed schema.
 
     Args:
-        entries: the columns in the order of the data, each with its reason.
+        entries: the columns in the order of the data, each with an explanation of its kind.
         rows: number of rows of the sample.
         warnings: sentences about columns that a person should look at, for example columns that
             decide the label, have no name, or contain numbers with units.
@@ -80,7 +80,7 @@ class Inferred:
 
         Args:
             name: name of the column.
-            why: a sentence that is added to the column's reason.
+            why: a sentence that is added to the explanation of the column's kind.
             options: options of the column's kind.
 
         Example:
@@ -98,7 +98,7 @@ class Inferred:
         return replace(self, entries=tuple(entries))
 
     def column(self, name: str) -> InferredColumn:
-        """Return a column and its reason by the column's name."""
+        """Return a column, and the explanation of its kind, by the column's name."""
         return next(each for each in self.entries if each.column.name == name)
 
 
@@ -139,7 +139,7 @@ def infer_columns(
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
         total_rows: number of rows of the data. Default: the sample contains all rows.
-        by_time: whether the rows that are predicted come after the training rows if there is a
+        by_time: True if the rows to predict are later than the training rows; ignored without a
             time. Default: True.
 
     Returns:

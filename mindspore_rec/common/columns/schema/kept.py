@@ -15,19 +15,19 @@ _VALUES = ("category", "integer", "time", "number")
 
 
 def kept_in(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of histories that are kept from rows."""
+    """Return the columns of histories that the library collects from rows."""
     return [each for each in columns if each.kind == "kept_history"]
 
 
 def expanded(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns with each kept history replaced by a history and its side columns.
+    """Return the columns with each `KeptHistoryColumn` replaced by a history and its side columns.
 
     A history `recent` of the columns `item` and `ts` has the columns 'recent' and 'recent.ts'. The
     two columns have the keys, the table and the settings of `item` and `ts`.
 
     Raises:
-        ValueError: a kept history refers to a column that is missing or of another kind, there is
-            no time, or a user's row is too long.
+        ValueError: a `KeptHistoryColumn` refers to a column that is missing or of another kind,
+            there is no time, or a user's row is too long.
     """
     by_name = {each.name: each for each in columns}
     made: list[Column] = []

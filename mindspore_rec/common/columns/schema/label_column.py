@@ -26,13 +26,13 @@ _POSITIVE = frozenset(
 
 
 def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, np.ndarray, str]:
-    """Return the label's column, its values as the network learns them, and the reason.
+    """Return the label's column, the values to learn, and a sentence that explains the choice.
 
     Args:
         label: profile of the label.
         asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
-            None, `positive` and `binary` are inferred. Of two values, a word such as 'yes' counts
-            as 1, or else the greater number or the rarer text.
+            None, which means that `positive` and `binary` are inferred. Of two values, a word such
+            as 'yes' counts as 1, or else the greater number or the rarer text.
 
     Returns:
         The column, float64 values ``[rows]``, and a sentence.

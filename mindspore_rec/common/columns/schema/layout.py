@@ -310,7 +310,7 @@ def _values_of(column: Column) -> HistoryValues:
 
 
 def _kept_events(column: Column, history: History, columns: Sequence[Column]) -> KeptEvents:
-    """Return the transform that makes, from rows, the events of a kept history."""
+    """Return the transform that makes, from rows, the events for a `KeptHistoryColumn`."""
     by_name = {each.name: each for each in columns}
     user = by_name[column.by or ""]
     values: list[Feature | None] = []

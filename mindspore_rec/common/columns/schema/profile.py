@@ -79,7 +79,7 @@ class Profile:
 
     @property
     def is_whole(self) -> bool:
-        """True if all numbers are whole and fit int64, so that they may be categories."""
+        """True if all numbers are whole and fit int64, which means that they may be categories."""
         if self.family != "number" or self.numbers is None or not len(self.numbers):
             return False
         if pa.types.is_integer(self.type):

@@ -69,7 +69,7 @@ class _Candidate:
 
 
 def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
-    """Return the column of the proposal, with its reason."""
+    """Return the column of the proposal, with a sentence that says why it is proposed."""
     one, two = cross.column.columns
     why = (
         f"Pairs of {one!r} and {two!r}: with their mean labels, a linear model explains "

@@ -248,7 +248,8 @@ class Schema:
     def raw_columns(self) -> list[str]:
         """Names of all columns that are read in training: all except ignored columns.
 
-        An ignored column is read if a cross reads it, or if it is the user of a kept history.
+        An ignored column is read if a cross reads it, or if it is the user of a
+        `KeptHistoryColumn`.
         """
         read = self._crossed | {each.by for each in kept_in(self.columns)}
         return [each.name for each in self._in_data if each.kind != "ignored" or each.name in read]
@@ -281,7 +282,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict, for histories that are kept from rows.
+        """Optional columns of rows to predict, for histories that the library collects from rows.
 
         The columns are the user and the time, by which a history is looked up, and the history
         itself.
@@ -380,7 +381,7 @@ class Schema:
         A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` and
         the arrays of events are columns of lists of int64; numbers, weight and label are columns of
         lists of float32. The values of each column of a history become a separate column of lists,
-        without offsets. `received` reads the columns, also from Parquet. If `training` is True and
+        without offsets. `received` reads the columns, even from Parquet. If `training` is True and
         the schema has a time, the first column is the time in seconds.
 
         Args:
@@ -484,9 +485,9 @@ class Schema:
             with_label: False if the rows may lack labels and weights, to predict. Default: True.
 
         Returns:
-            The arrays by name. For a history that is kept from rows, the arrays contain the events
-            of the rows. With ``with_label=False``, the arrays contain the history that the rows
-            themselves have as lists; without lists, the history is empty.
+            The arrays by name. For a history that the library collects from rows, the arrays
+            contain the events of the rows. With ``with_label=False``, the arrays contain the
+            history that the rows themselves have as lists; without lists, the history is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.

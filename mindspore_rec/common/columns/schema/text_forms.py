@@ -127,7 +127,7 @@ def form_of_texts(texts: pa.Array) -> TextForm:
 
 
 def _number_form(texts: pa.Array) -> tuple[str, np.ndarray] | None:
-    """Return the decimal point and the numbers, or None if the texts are no numbers."""
+    """Return the decimal point and the numbers, or None if the texts are not numbers."""
     if _any_matches(texts, _TOO_LONG):
         return None  # ids: neither a float nor int64 has so many digits
     if _all_match(texts, _NUMBER):
@@ -284,7 +284,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return why texts are not read as numbers, such as a unit; None without a known reason.
+    """Return why texts are not read as numbers, such as a unit; None if the cause is unknown.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))

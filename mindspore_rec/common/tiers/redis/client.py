@@ -2,8 +2,8 @@
 """Send packed commands to Redis servers, and retry while a server is unavailable.
 
 A call sends all commands to all servers before it waits for the first reply. The call uses one
-connection per server. Two calls never use the same connection at the same time. Connections are
-kept for later calls.
+connection per server. Two calls never use the same connection at the same time. Connections stay
+open for later calls.
 """
 
 from __future__ import annotations

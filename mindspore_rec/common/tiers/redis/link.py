@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed. Errors of this very class would occur again in a retry."""
+    """A call on the remote tier failed. If the class is exactly RemoteError, a retry fails too."""
 
 
 class RemoteUnavailableError(RemoteError):

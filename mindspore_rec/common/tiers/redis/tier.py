@@ -268,7 +268,7 @@ class RedisTier:
         self._markers.confirm(command.bucket for command in commands)
 
     def flush(self) -> None:
-        """Check by the marker of every bucket that the server has all written rows.
+        """Read every bucket's marker to check that the server has all rows that were written.
 
         The server's configuration (`appendfsync`) determines when rows reach the server's disk.
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing. So a
-// slow sweep, one slice per step, suffices to free the space of due rows. If the table exceeds its
-// capacity, the evicted rows are chosen from a sample of rows that the sweep visits. LowerEviction
-// is a part of a table; the caller must hold the table's mutex.
+// LowerEviction: evicts rows that are only in lower tiers. Lookups treat rows that are due for
+// eviction as missing. So a slow sweep, one slice per step, suffices to free the space of rows due
+// for eviction. If the table exceeds its capacity, the evicted rows are chosen from a sample of
+// rows that the sweep visits. LowerEviction is a part of a table; the caller must hold the table's
+// mutex.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,11 @@ class LowerEviction {
 
   // Restart the sweep at the first row, because the horizon has moved.
   void Trigger();
-  // Evict the due rows in the slice that the sweep visits in this step. If a tier fails, a later
-  // step tries again.
+  // Evict the rows that are due for eviction in the slice that the sweep visits in this step. If a
+  // tier fails, a later step tries again.
   void EvictSlice();
-  // Evict all rows that are due. If `norms` is true, also evict all rows with a small norm.
+  // Evict all rows that are due for eviction. If `norms` is true, also evict all rows with a small
+  // norm.
   void EvictAll(bool norms);
   // EvictAll() after a trigger.
   void EvictTriggered(bool norms);

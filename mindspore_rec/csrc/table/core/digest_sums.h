@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
-// row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps a
-// separate sum for each time of last use. The digest is the total of the sums of rows that are not
-// due for eviction. In this case, the class also stores for each row in host memory which sum
-// includes the row.
+// row becomes due for eviction as time passes, without a write. So if rows are evicted by age, the
+// class keeps a separate sum for each time of last use. The digest is the total of the sums of rows
+// that are not due for eviction. In this case, the class also stores for each row in host memory
+// which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -82,8 +82,8 @@ class DigestSums {
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
   // Return the sum of the digests of rows for which due(metadata) is false. In the metadata that is
-  // passed to `due`, only the fields that decide whether a row is due are set: the last step, the
-  // last second, or both.
+  // passed to `due`, only the fields that decide whether a row is due for eviction are set: the
+  // last step, the last second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -103,7 +103,8 @@ class DigestSums {
   }
 
  private:
-  // Return only the fields that decide whether a row is due, so that there are few sums.
+  // Return only the fields that decide whether a row is due for eviction, so that there are few
+  // sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules for one row, based on the settings and the clock of a table. The rules compute the first
-// contents of a row, the reason to evict a row, and the eviction priority of a row. The argument of
-// a rule is the block of a row (row_layout.h), in host memory or copied from a lower tier.
+// contents of a row, whether and why a row must be evicted, and the row's eviction priority. The
+// argument of a rule is the block of a row (row_layout.h), in host memory or copied from a lower
+// tier.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,15 @@ inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Turn a block from a lower tier into a row for evaluation; return null if the row is due.
+// Turn a block from a lower tier into a row for evaluation; return null if the row is due for
+// eviction.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
   return context.Due(*Meta(block)) ? nullptr : block;
 }
 
-// Return the reason to evict a row, or kNone if the row stays. If `norms` is true, a small norm is
-// also a reason.
+// Return why a row must be evicted, or kNone if the row stays. If `norms` is true, a row is also
+// evicted for a small norm.
 inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row, bool norms) {
   const EvictionReason due = Age(context.eviction, context.horizon, *Meta(row));
   if (due != EvictionReason::kNone || !norms) return due;

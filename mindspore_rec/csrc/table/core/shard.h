@@ -67,7 +67,7 @@ class Shard {
 
   // ---- batched operations on this shard's part of a batch, after MakeUnique ----
 
-  // Return whether `rows` rows already have memory, so that Reserve would do nothing.
+  // Return true if `rows` rows already have memory, which means that Reserve would do nothing.
   bool HasRoom(size_t rows) const;
   // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
   // std::bad_alloc.
@@ -80,14 +80,16 @@ class Shard {
   // the purpose is kPut, all keys get rows without admission, and all rows are counted once and
   // touched. For any other purpose, the shard does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
-  // Return the row of `key`; null if there is no row or if the row is due.
+  // Return the row of `key`; null if there is no row or if the row is due for eviction.
   char* Find(int64_t key);
 
-  // Drop the row of `key`, even if the row is due. Returns true if the row existed and was not due.
+  // Drop the row of `key`, even if the row is due for eviction. Returns true if the row existed and
+  // was not due for eviction.
   bool Erase(int64_t key);
-  // Return the place of the row of `key`; Index::kNone if there is no row or if the row is due.
+  // Return the place of the row of `key`; Index::kNone if there is no row or if the row is due for
+  // eviction.
   uint32_t Place(int64_t key);
-  // Return the row in `place`; null if there is no row or if the row is due.
+  // Return the row in `place`; null if there is no row or if the row is due for eviction.
   char* At(uint32_t place);
   // Record that a row's contents change in this step.
   void Touch(char* row) {
@@ -97,12 +99,13 @@ class Shard {
 
   // ---- whole shard ----
 
-  // Visit the next `rows` places after the last visited place, and drop due rows. If `norms` is
-  // true, also drop rows with a small norm. Returns whether the slice has reached the last place.
+  // Visit the next `rows` places after the last visited place, and drop rows due for eviction. If
+  // `norms` is true, also drop rows with a small norm. Returns whether the slice has reached the
+  // last place.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
-  // Drop the row of `key` if the row is due.
+  // Drop the row of `key` if the row is due for eviction.
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
@@ -128,18 +131,18 @@ class Shard {
   RowPins& pins() { return pins_; }
   // Set the event time of all rows without an event time to the current event time.
   void StampTime();
-  // Return the live rows, in the order of their places. The result may include due rows, unless
-  // these rows were evicted first. With an identity index, the result has a row for every key of
-  // the shard.
+  // Return the live rows, in the order of their places. The result may include rows due for
+  // eviction, unless these rows were evicted first. With an identity index, the result has a row
+  // for every key of the shard.
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
   // Write the rows of `keys` to the arrays of `out`, beginning at place `first`. Keys without a
-  // row, or with a due row, are marked as absent. Requires: the table has no vocabulary, no lower
-  // tiers and no device cache. Throws std::bad_alloc.
+  // row, or with a row due for eviction, are marked as absent. Requires: the table has no
+  // vocabulary, no lower tiers and no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
-  // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
-  // of a device cache have been written back.
+  // Return the digest of all rows that are not due for eviction. Requires: digests are kept, and
+  // the dirty rows of a device cache have been written back.
   uint64_t Digest();
   // Put an exported row. If a pointer in `one` is null, the default is used: fresh state, count 1,
   // or the current step and time. A null pointer to values keeps the row's values; a new row has
@@ -163,22 +166,22 @@ class Shard {
 
   // ---- with lower tiers (shard_tiers.cc)
 
-  // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
-  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the keys
-  // without a row in host memory to `missing`.
+  // Fill batch->row with the rows that are in host memory, and pin these rows. If `hold` is kBatch,
+  // hold the rows for prefetched batch `number`. Append the positions of the keys without a row in
+  // host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
   char* Promote(const char* block, Hold hold, uint16_t number);
   // Undo Promote: remove the row of `key` from host memory. The row in the lower tier is unchanged.
   void UndoPromote(int64_t key) noexcept;
-  // Return whether host memory has a row of `key`, even if the row is due.
+  // Return whether host memory has a row of `key`, even if the row is due for eviction.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
   // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
   // that must stay in host memory for the current step or call are left out. Rows that prefetched
-  // batches hold are included only if `prefetched` is true.
+  // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // Return the row of a candidate, which is in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
@@ -208,7 +211,7 @@ class Shard {
   // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses the victims among
   // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
-  // Fill batch->row from the index; due rows are included.
+  // Fill batch->row from the index; rows due for eviction are included.
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ShardContext: the state that the shards of a table share. Pins: indexes of the steps, calls and
-// batches that hold rows in host memory.
+// batches that pin rows in host memory.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
-// hold rows in host memory. The indexes wrap around, so a row that was not touched for a very long
-// time may be held unnecessarily. That does no harm.
+// pin rows in host memory. The indexes wrap around, so a row that was not touched for a very long
+// time may stay pinned unnecessarily. That does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`

@@ -108,7 +108,7 @@ void ShardDigests::Leave(uint32_t id) noexcept {
   if (kept_) Grow(rows_.end());
   if (!kept_) return;
   const char* row = rows_.Row(id);
-  // Do not hash an untouched row. If the memory of an untouched row is damaged, the kept digest
+  // Do not hash an untouched row. If the memory of an untouched row is damaged, the stored digest
   // stays in the sum and reveals the damage.
   if (Meta(row)->dirty) Take(id, DigestOf(row));
   if (kept_) digests_[id] = 0;

@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// Maximum number of kept lookups without a gradient. If no backward pass follows a forward pass,
-// the lookup of the forward pass is kept without a gradient.
+// Maximum number of stored lookups without a gradient. If no backward pass follows a forward pass,
+// the lookup of the forward pass stays stored without a gradient.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
 

@@ -51,7 +51,7 @@ struct TableCore {
   // rows get another layout. Pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
-  // Throw if an id is outside a static vocabulary, unless the table returns zeros for such ids.
+  // Throw if an id is outside a static vocabulary and the table does not return zeros for such ids.
   void CheckIds(const IdView& ids, const IdFilter& filter) const;
   // Throw if a key is outside a static vocabulary.
   void CheckKeys(const IdView& keys, const char* argument) const;

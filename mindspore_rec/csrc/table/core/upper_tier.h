@@ -47,14 +47,13 @@ class UpperTier {
 
   // ---- find and hold
 
-  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and hold
-  // these rows. Append to missing[shard] the batch positions of the keys that have no row in host
-  // memory.
+  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
+  // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
   // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
   // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
-  // Return whether host memory has a row of key, even if the row is due.
+  // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
   // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
@@ -84,9 +83,9 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows held by
-  // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
-  // `prefetched` is true. The result is sorted by shard and place.
+  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows that
+  // the step or the call has pinned are never chosen. Rows that prefetched batches have pinned are
+  // chosen only if `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
   // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
   // values.

@@ -176,7 +176,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the index in `backwards` for the combination of inputs that are bfloat16."""
+        """Return the index in `backwards` for the set of inputs whose dtype is bfloat16."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
@@ -219,7 +219,7 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
+        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, which means none.
         raises_at_once: whether a call outside a graph waits until the operator has finished; set it
             if the operator checks the user's values. Without the wait, PyNative mode would call the
             next operator even if a result is missing after an error, and might crash. Default:

@@ -134,7 +134,8 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: whether the weight is stored as `[x.width, width]`. Default: False.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
+                dropout.
             output: columns to write. Default: a new value.
         """
         own, inside, is_last = _inside(activation, masks)
@@ -210,7 +211,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum of the products of all pairs of fields, and return the sum's columns.
+        """Add the summed products of all pairs of fields, and return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
@@ -333,7 +334,7 @@ class Program:
         """Add a batch normalization with its activation and dropout, and return its output.
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
-        mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. The
+        mean and variance, all float32 `[x.width]`. In training, no other layer may read `x`. The
         cell's last output, `packed`, contains the new moving mean and then the new moving variance.
         The offset of the new moving mean in `packed` is appended to `moved`.
 
@@ -343,7 +344,8 @@ class Program:
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
             training: True to normalize by the batch, False to normalize by the moving statistics.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, no dropout.
+            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
+                dropout.
             output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)

@@ -87,7 +87,7 @@ def plan(trace: Trace) -> Plan:
     """Return the plan of a forward pass.
 
     Raises:
-        TraceError: no step fits an operator, or the width of a value is unknown.
+        TraceError: none of the steps fits an operator, or the width of a value is unknown.
     """
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()

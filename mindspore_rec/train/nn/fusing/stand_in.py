@@ -38,7 +38,7 @@ def problems() -> list[str]:
 
 
 class TraceError(Exception):
-    """Raised if a network cannot be written as a list of steps; the message states the reason."""
+    """Raised if a network cannot be written as a list of steps; the message says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -365,7 +365,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if MindSpore sets no attribute of this name on a cell, so the user added it.
+    """Return True if the user added the attribute: MindSpore sets no attribute of this name.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")

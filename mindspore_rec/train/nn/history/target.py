@@ -59,7 +59,7 @@ class TargetOperator(HistoryOperator):
         - **values** (Tensor): float32 `[N, dim]`.
         - **offsets** (Tensor): int64 `[B + 1]`.
         - For each hidden layer: weight, bias, alpha, moving mean and moving variance of Dice. For
-          PReLU, the last two are constants with one element.
+          PReLU, moving mean and moving variance are constants with one element.
         - Weight and bias of the last layer, which has one column.
 
     Outputs:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Static tables with a tier below host memory: rows that are due there.
+// Static tables with a tier below host memory: rows in the tier that are due for eviction.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -29,8 +29,8 @@ void TrainOne(Table* table, const std::vector<int64_t>& ids) {
   table->Step({1.0f, 0, 1, 1, 0});
 }
 
-// Evaluation copies a due row and its first value into one place; a sanitizer finds a write past
-// the copies.
+// Evaluation copies a row due for eviction and its first value into one place; a sanitizer finds a
+// write past the copies.
 TEST(StaticRows, DueRowsInALowerTierReadTheirFirstValues) {
   TableConfig config = NormalConfig("static_rows", kDim);
   config.vocabulary = 64;
