@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.nn.lower_precision_script import FLOAT32_ONLY
 from tests.nn.public_cells import MODES
 from tests.support.nightly import NIGHTLY
 from tests.support.processes import run_program
 
-# Cells whose operators read float32 only.
-FLOAT32_ONLY = {"Dice", "HSTU", "HistoryTransformer", "PReLU", "TargetAttention"}
+NIGHTLY_ONLY = pytest.mark.skipif(not NIGHTLY, reason="10 s; like another case")
+# Cells that MindSpore's level O1 cannot copy: its rewriter does not find names of the cell's
+# module, or does not find the source text of its own functions.
+NOT_COPIED = {
+    *("BPRLoss", "DotInteraction", "EmbeddingBag", "MMoE", "SampledSoftmaxLoss", "TableLookup"),
+    *("ToPadded", "ToValues"),
+}
 
 
 def outcomes_of(way: str, mode: str) -> dict[str, list[Any]]:
@@ -29,10 +35,8 @@ def outcomes_of(way: str, mode: str) -> dict[str, list[Any]]:
     "way",
     [
         "float16",
-        *(
-            pytest.param(level, marks=pytest.mark.skipif(not NIGHTLY, reason="10 s; like float16"))
-            for level in ("O2", "O3")
-        ),
+        pytest.param("O2", marks=NIGHTLY_ONLY),
+        pytest.param("O3", marks=NIGHTLY_ONLY),
     ],
 )
 def test_lower_precision(way: str, mode: str) -> None:
@@ -42,6 +46,14 @@ def test_lower_precision(way: str, mode: str) -> None:
                 assert "layers over histories read float32" in str(outcome), name
             else:
                 assert isinstance(outcome, float) and outcome < 0.05, (name, outcome)
+
+
+@pytest.mark.parametrize("mode", ["pynative", pytest.param("graph", marks=NIGHTLY_ONLY)])
+def test_level_o1(mode: str) -> None:
+    for name, of_name in outcomes_of("O1", mode).items():
+        for outcome in of_name:
+            near = isinstance(outcome, float) and outcome < 0.05
+            assert near or name in NOT_COPIED, (name, outcome)
 
 
 def test_mindir() -> None:

@@ -238,6 +238,28 @@ def test_factors_in_bfloat16_are_rounded():
     assert cell.compute_dtype == "bfloat16"
 
 
+def test_stays_in_float32_in_a_network_in_float16(mode):
+    """After `to_float` of the network, `to_float` of the layers sets them back."""
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block, self.pool = HistoryTransformer(6), made().set_train(False)
+            self.deep = nn.Dense(6, 3)
+
+        def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+            pooled = self.pool(candidate, self.block(values, offsets), offsets)
+            return ops.cast(self.deep(pooled), ms.float32)
+
+    net, inputs = Net(), (drawn(2, 6, seed=1), drawn(9, 6), offsets_of([4, 5]))
+    expected = net(*inputs).asnumpy()
+    net.compile_cache.clear()
+    net.to_float(ms.float16)
+    net.pool.to_float(ms.float32)
+    net.block.to_float(ms.float32)
+    np.testing.assert_allclose(net(*inputs).asnumpy(), expected, rtol=2e-2, atol=2e-2)
+
+
 def test_cells_inside_must_be_as_they_were_made(mode):
     inputs = drawn(1, 6, seed=1), drawn(3, 6), offsets_of([3])
     cell = made()

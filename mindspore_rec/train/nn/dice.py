@@ -7,11 +7,16 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, ops
 
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
-from mindspore_rec.train.nn.history.operators import HistoryOperator, check_float32
+from mindspore_rec.train.nn.fused.inputs import widened
+from mindspore_rec.train.nn.history.operators import (
+    FLOAT32_ONLY,
+    HistoryLayer,
+    HistoryOperator,
+)
 
 __all__ = ["Dice", "DiceOperator", "PReLU", "PReLUOperator"]
 
@@ -41,7 +46,7 @@ class DiceOperator(HistoryOperator):
         return gradients[0], gradients[1], ops.zeros_like(mean), ops.zeros_like(variance)
 
 
-class Dice(nn.Cell):
+class Dice(HistoryLayer):
     r"""Dice: a PReLU whose kink moves with the distribution of the inputs.
 
     .. math::
@@ -77,7 +82,7 @@ class Dice(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        TypeError: the input is not float32.
+        TypeError: `to_float` has changed the cell to float16 or bfloat16.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -110,7 +115,9 @@ class Dice(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
-        check_float32(x)
+        if self.is_half:
+            raise TypeError(FLOAT32_ONLY)
+        x = widened(x)
         if not self.training:
             return self.of_moving(x, self.alpha, self.moving_mean, self.moving_variance)[0]
         used = self.of_batch(x, self.alpha, self.moving_mean, self.moving_variance)
@@ -137,7 +144,7 @@ class PReLUOperator(HistoryOperator):
         return gradients[0], gradients[1]
 
 
-class PReLU(nn.Cell):
+class PReLU(HistoryLayer):
     r"""PReLU: a rectifier that multiplies values below 0 by a learned slope per column.
 
     .. math::
@@ -162,7 +169,7 @@ class PReLU(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        TypeError: the input is not float32.
+        TypeError: `to_float` has changed the cell to float16 or bfloat16.
         RuntimeError: the input has the wrong shape.
 
     Supported platforms:
@@ -184,5 +191,7 @@ class PReLU(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the activations."""
-        check_float32(x)
+        if self.is_half:
+            raise TypeError(FLOAT32_ONLY)
+        x = widened(x)
         return self.activate(x, self.alpha)

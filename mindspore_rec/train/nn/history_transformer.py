@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
+from mindspore_rec.train.nn.fused.inputs import widened
 from mindspore_rec.train.nn.history.operators import (
+    FLOAT32_ONLY,
     NO_TIMES,
     AddPlaces,
     Attention,
+    HistoryLayer,
     Residual,
     RowNorm,
     check_history,
@@ -23,7 +26,7 @@ __all__ = ["HistoryTransformer", "check_heads"]
 MOST_TIME_BUCKETS = 48  # of csrc/sequence/attention.h
 
 
-class HistoryTransformer(nn.Cell):
+class HistoryTransformer(HistoryLayer):
     r"""One transformer block over histories: each value attends to itself and to earlier values.
 
     .. math::
@@ -135,7 +138,10 @@ class HistoryTransformer(nn.Cell):
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor | None = None) -> Tensor:
         """Return a vector for each value."""
+        if self.is_half:
+            raise TypeError(FLOAT32_ONLY)
         check_history(values, offsets, self.dim)
+        values = widened(values)
         x = values
         if self.has_positions:
             x = self.add_positions(x, offsets, self.no_times, self.positions)

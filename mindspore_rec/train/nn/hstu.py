@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from mindspore import Parameter, Tensor, nn
+from mindspore import Parameter, Tensor
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
+from mindspore_rec.train.nn.fused.inputs import widened
 from mindspore_rec.train.nn.history.operators import (
+    FLOAT32_ONLY,
     NO_BIAS,
     NO_TIMES,
     GatedAttention,
+    HistoryLayer,
     Residual,
     RowNorm,
     check_history,
@@ -22,7 +25,7 @@ from mindspore_rec.train.nn.mlp import MLP
 __all__ = ["HSTU"]
 
 
-class HSTU(nn.Cell):
+class HSTU(HistoryLayer):
     r"""One HSTU block over histories: an attention without softmax, and gates.
 
     .. math::
@@ -116,7 +119,10 @@ class HSTU(nn.Cell):
 
     def construct(self, values: Tensor, offsets: Tensor, times: Tensor | None = None) -> Tensor:
         """Return a vector for each value."""
+        if self.is_half:
+            raise TypeError(FLOAT32_ONLY)
         check_history(values, offsets, self.dim)
+        values = widened(values)
         of_times, by_time = self.no_times, self.no_bias
         if self.time_buckets > 0:
             if times is None:

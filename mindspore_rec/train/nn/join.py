@@ -56,8 +56,6 @@ class JoinColumns(HistoryOperator):
         Tensor `[..., sum of the widths]` of the inputs' type.
     """
 
-    is_float32_only = False
-
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count = Tensor(np.zeros(count, np.int64))  # shape inference reads its shape

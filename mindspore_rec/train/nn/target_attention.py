@@ -13,9 +13,16 @@ from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.train.nn.dice import Dice, PReLU
 from mindspore_rec.train.nn.fused.around import cells_around
 from mindspore_rec.train.nn.fused.changed import changed_inside
+from mindspore_rec.train.nn.fused.inputs import widened
 from mindspore_rec.train.nn.fused.layer import COMPUTE_DTYPES
 from mindspore_rec.train.nn.fused.library import has_onednn
-from mindspore_rec.train.nn.history.operators import NO_BIAS, HistoryOperator, check_history
+from mindspore_rec.train.nn.history.operators import (
+    FLOAT32_ONLY,
+    NO_BIAS,
+    HistoryLayer,
+    HistoryOperator,
+    check_history,
+)
 from mindspore_rec.train.nn.history.target import TargetOperator, target_operator
 from mindspore_rec.train.nn.mlp import check_hidden
 
@@ -24,12 +31,8 @@ __all__ = ["TargetAttention"]
 _MOST_UNITS = 1 << 16
 
 
-class _Parts(nn.Cell):
-    """Base of TargetAttention, which checks that the operator may replace the cells inside.
-
-    The property is in a base because the graph compiler reads the source text of a property of the
-    cell's own class, and calls a property of a base.
-    """
+class _Parts(HistoryLayer):
+    """Base of TargetAttention, which checks that the operator may replace the cells inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +156,7 @@ class TargetAttention(_Parts):
         self._made_of = self._cells_inside()
         self._set_operators("float32")
 
-    def set_compute_dtype(self, compute_dtype: str) -> TargetAttention:
+    def set_compute_dtype(self, compute_dtype: str) -> nn.Cell:
         """Set the type of products' factors; sums, weights and gradients stay float32.
 
         Args:
@@ -184,12 +187,15 @@ class TargetAttention(_Parts):
 
     def construct(self, candidate: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
         """Return the weighted sums of values."""
+        if self.is_half:
+            raise TypeError(FLOAT32_ONLY)
         check_history(values, offsets, self.dim)
+        values = widened(values)
         if candidate.ndim != 2 or candidate.shape[1] != self.dim:
             raise ValueError(f"candidate must be [B, {self.dim}], got {candidate.shape}")
         if self.obstacle != "":
             raise RuntimeError(self.obstacle)
-        arguments = (candidate, values, offsets, *self._parameters_in_order())
+        arguments = (widened(candidate), values, offsets, *self._parameters_in_order())
         if not self.training:
             return self.evaluation_operator(*arguments)[0]
         outputs = self.training_operator(*arguments)

@@ -9,9 +9,8 @@ constant with one element.
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import Any
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -20,14 +19,15 @@ from mindspore_rec.train.nn.fused.cell import native_operator, refusal_of
 __all__ = [
     "AddPlaces",
     "Attention",
+    "FLOAT32_ONLY",
     "GatedAttention",
+    "HistoryLayer",
     "HistoryOperator",
     "NO_BIAS",
     "NO_TIMES",
     "NormRows",
     "Residual",
     "RowNorm",
-    "check_float32",
     "check_history",
 ]
 
@@ -38,32 +38,41 @@ NO_TIMES = Tensor(np.zeros(1, np.int64))
 
 
 _EPSILON = 1e-5  # is added to variances
-_FLOAT32 = "layers over histories read float32: use amp_level of RecModel, not to_float"
+FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, not to_float"
+"""Message of the layers' errors."""
 
 
 class HistoryOperator(nn.Cell):
-    """Base of the cells: it has the constants and operators, which copies of a cell share.
-
-    Most operators are float32 only. A network that contains one refuses `to_float` at once, because
-    MindSpore would otherwise cast the inputs and constants of the operator in each call.
-    """
-
-    is_float32_only: ClassVar[bool] = True
+    """Base of the cells: it has the constants and operators, which copies of a cell share."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
-
-    def add_flags(self, **flags: Any) -> HistoryOperator:
-        """Set flags of the cell; `to_float` and MindSpore's mixed precision call this method."""
-        if self.is_float32_only and (flags.get("fp16") or flags.get("bf16")):
-            raise TypeError(_FLOAT32)
-        super().add_flags(**flags)
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HistoryOperator:
         """Return another cell with the same operators."""
         memo[id(self)] = copied = copy.copy(self)
         return copied
+
+
+class HistoryLayer(nn.Cell):
+    """Base of the layers that run the operators, which read float32 only.
+
+    The graph compiler reads the source text of a property of a cell's own class, and calls a
+    property of a base. So properties that the compiler cannot read are in a base.
+    """
+
+    @property
+    def is_half(self) -> bool:
+        """True if `to_float` or MindSpore's mixed precision has set an operator to half precision.
+
+        MindSpore would then cast the inputs and the constants of the operator.
+        """
+        operators = (
+            cell for _, cell in self.cells_and_names() if isinstance(cell, HistoryOperator)
+        )
+        return any(
+            flags.get("fp16") or flags.get("bf16") for flags in (o.get_flags() for o in operators)
+        )
 
 
 class Attention(HistoryOperator):
@@ -282,22 +291,6 @@ class RowNorm(nn.Cell):
         return self.norm(x, self.gamma, self.beta)
 
 
-def check_float32(x: Tensor) -> None:
-    """Check that an input of a cell over histories is float32.
-
-    Raises:
-        TypeError: the input is not float32.
-
-    Example:
-        >>> check_float32(Tensor([1.0], ms.float16))
-        Traceback (most recent call last):
-        ...
-        TypeError: layers over histories read float32: use amp_level of RecModel, not to_float
-    """
-    if x.dtype != ms.float32:
-        raise TypeError(_FLOAT32)
-
-
 def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
     """Check the inputs of a cell over histories; the graph compiler calls this once per graph.
 
@@ -307,8 +300,6 @@ def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
         dim: legal width of a value.
 
     Raises:
-        TypeError: `values` is not float32, for example because of `to_float` or of MindSpore's
-            mixed precision.
         ValueError: the shape of `values` is not `[N, dim]`, or the shape of `offsets` is not `[B +
             1]`.
 
@@ -318,7 +309,6 @@ def check_history(values: Tensor, offsets: Tensor, dim: int) -> None:
         ...
         ValueError: values must be [N, 3], got (1, 2)
     """
-    check_float32(values)
     if values.ndim != 2 or values.shape[1] != dim:
         raise ValueError(f"values must be [N, {dim}], got {values.shape}")
     if offsets.ndim != 1:
