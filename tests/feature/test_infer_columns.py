@@ -350,6 +350,12 @@ def test_roles() -> None:
             LabelColumn("y", positive="true"),
             1,
         ),
+        (
+            ["True", "no", "true", "no"],
+            LabelColumn("y", positive=True),
+            LabelColumn("y", positive=True),
+            2,
+        ),
         ([1, 2, 3, 2], LabelColumn("y", binary=False), LabelColumn("y", binary=False), 8),
         (
             ["1,5", "2", "3", "2"],

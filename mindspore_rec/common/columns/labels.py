@@ -50,7 +50,7 @@ class Label(Feature):
 
     def __init__(self, column: str | int, positive: str | int | float | None = None) -> None:
         super().__init__(column)
-        self.positive = positive
+        self.positive = positive.item() if isinstance(positive, np.generic) else positive
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return 0 and 1, float32 ``[B]``.

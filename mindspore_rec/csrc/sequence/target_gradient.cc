@@ -102,7 +102,7 @@ class TargetBackward {
       before = form_.layers[k].width;
     }
     // At most 64 tasks, and fewer if the sums of a task are large.
-    constexpr int64_t kMostTasks = 64, kLeastTasks = 8, kMostFloats = 1 << 22;
+    constexpr int64_t kMostTasks = 64, kLeastTasks = 4, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);
     thread_local AlignedMemory memory;
@@ -345,7 +345,8 @@ class TargetBackward {
   int64_t cleared_ = 0;    // the first of these floats; the others are first written, then added to
   int64_t last_sums_ = 0;  // column of the sums for the last weight and bias
   std::vector<LayerSums> sums_of_;
-  float* sums_ = nullptr;       // [tasks, width_], in memory of the calling thread
+  AlignedMemory large_sums_;
+  float* sums_ = nullptr;       // [tasks, width_]
   std::vector<float> by_list_;  // [B, width of x_1]: gradients of the rows that lists add to x_1
   std::vector<float> edges_;    // [blocks, 2, dim + width of x_1]
 };

@@ -125,6 +125,8 @@ def _with_positive(where: str, label: Profile, asked: Column) -> tuple[Column, n
     texts = [str(_plain(each.as_py())) for each in label.values]
     positive = asked.positive
     wanted = str(bool_of(label.name, positive) if label.family == "bool" else _plain(positive))
+    if isinstance(positive, bool) and label.family == "text":  # as `positive_rows` compares
+        texts, wanted = [text.lower() for text in texts], wanted.lower()
     if wanted not in texts:
         some = ", ".join(_shown(each.as_py()) for each in label.values[:5])
         raise ValueError(
