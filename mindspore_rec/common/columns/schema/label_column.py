@@ -138,8 +138,8 @@ def _with_positive(where: str, label: Profile, asked: Column) -> tuple[Column, n
             f"{where} is {asked.positive!r} in all {label.rows:,} rows that were read: name "
             "another label, or read more rows, rows="
         )
-    place = texts.index(wanted)
-    return asked, _is(label, place), _share_of(label, place)
+    places = [place for place, text in enumerate(texts) if text == wanted]
+    return asked, _is(label, *places), _share_of(label, *places)
 
 
 def _number(
@@ -156,13 +156,13 @@ def _number(
     return column, label.row_numbers(), reason
 
 
-def _is(label: Profile, place: int) -> np.ndarray:
-    return (label.codes == place).astype(np.float64)
+def _is(label: Profile, *places: int) -> np.ndarray:
+    return np.isin(label.codes, places).astype(np.float64)
 
 
-def _share_of(label: Profile, place: int) -> str:
-    share = label.counts[place] / label.rows
-    return f"{_shown(label.values[place].as_py())} counts as 1, in {share:.2%} of the rows"
+def _share_of(label: Profile, *places: int) -> str:
+    share = label.counts[list(places)].sum() / label.rows
+    return f"{_shown(label.values[places[0]].as_py())} counts as 1, in {share:.2%} of the rows"
 
 
 def _plain(value: Any) -> Any:
