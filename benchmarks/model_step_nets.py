@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zoo's models for `model_step.py`: unchanged, rebuilt from MindSpore's cells, and in parts."""
+"""The zoo's models for `model_step.py`, each in three versions.
+
+The first version is the unchanged model. The second version uses MindSpore's own lookups and layers
+instead of tables and fused operators. The third version has constant rows instead of tables.
+"""
 
 from __future__ import annotations
 

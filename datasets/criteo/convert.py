@@ -3,8 +3,9 @@
 
 The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the earlier
 day files (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All
-files of the Kaggle set and the terabyte set have the same 40 columns. Plain text files and Parquet
-files are read on all cores, and each gzip file is read on one core.
+these files have the same 40 columns: the label, 13 counts and 26 categories. The Kaggle set's
+test.txt has no label and cannot be converted. Plain text files and Parquet files are read on all
+cores, and each gzip file is read on one core.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes as an uninterrupted conversion.

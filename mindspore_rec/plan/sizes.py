@@ -67,8 +67,9 @@ def row_bytes(
         embedding_dim: number of floats in the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
-        state_dtype: dtype of states that are moving averages, 'float32' or 'bfloat16'; states that
-            are sums (in Adagrad, FTRL and RowWiseAdagrad) are always float32. Default: 'float32'.
+        state_dtype: dtype of states that are moving averages or decaying sums, 'float32' or
+            'bfloat16'. States that are sums of all gradients so far (in Adagrad, FTRL and
+            RowWiseAdagrad) are always float32. Default: 'float32'.
 
     Raises:
         ValueError: an argument is out of range.

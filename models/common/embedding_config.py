@@ -68,8 +68,8 @@ class EmbeddingConfig:
             the host that are not converted. Default: None, which means all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
-        state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
-            tables on the host. Default: 'float32'.
+        state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or
+            'bfloat16'; only for tables on the host. Default: 'float32'.
         rounding: how a step rounds values and states of two bytes, 'stochastic' or 'nearest'.
             Default: 'stochastic'.
 

@@ -41,18 +41,18 @@ def asked_arrays(
     tables: Mapping[str, Any],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the arrays of rows to predict; nothing is learned or kept.
+    """Return the arrays of rows to predict, without learning from the rows or storing their events.
 
-    If rows have a column with the name of a history that is otherwise kept from rows, the history
-    is read from this column. If rows have no column with the history's name, the history is looked
-    up by the row's user. The history then has the events before the row's time, or all events if
-    rows have no time.
+    The library collects some histories from earlier rows (`KeptHistoryColumn`). If the rows to
+    predict have a column with the name of such a history, the history is read from this column. If
+    the rows have no such column, the history is looked up by the row's user, and has the events
+    before the row's time. If the rows have no time, a looked-up history has all events of the user.
 
     Args:
         features: the pipeline.
         rows: a batch.
         tables: tables by name, among them the tables of users. An `EventLog` may take the place of
-            a table of users. Without the table of a history, the history is empty.
+            a table of users. If the table of a history is missing, a looked-up history is empty.
         names: names of the arrays.
 
     Raises:

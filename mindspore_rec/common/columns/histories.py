@@ -263,7 +263,7 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.
-        ValueError: offsets do not begin with 0, do not end with N, or decrease, or `values` is not
+        ValueError: offsets decrease, do not begin with 0, or do not end with N; or `values` is not
             one-dimensional.
 
     Example:
@@ -290,7 +290,7 @@ def check_offsets(where: str, offsets: np.ndarray, values: int) -> None:
         values: number of values of all lists.
 
     Raises:
-        ValueError: offsets do not begin with 0, do not end with the number of values, or decrease.
+        ValueError: offsets decrease, do not begin with 0, or do not end with the number of values.
     """
     if offsets.ndim != 1 or not len(offsets):
         raise ValueError(f"{where} must be [rows + 1], got shape {list(offsets.shape)}")

@@ -41,8 +41,9 @@ struct Rule {
   // Returns the number of floats that are initialized to initial_accumulator, at the beginning of
   // the state. The other floats are initialized to 0.
   int32_t FirstAccumulators(int32_t dim) const;
-  // Returns whether the state contains a sum of squares that only grows, not only moving averages.
-  // With few bits of precision, small additions to a large sum would be rounded away.
+  // Returns true if the state contains a sum of squares that only grows, and false if the state has
+  // only moving averages or decaying sums. With few bits of precision, small additions to a large
+  // sum would be rounded away.
   bool KeepsSums() const;
 };
 

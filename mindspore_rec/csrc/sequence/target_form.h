@@ -15,17 +15,17 @@ struct TargetLayer {
   const float* weight;  // [width, width of the layer before]; of the first layer [width, 4 dim]
   const float* bias;    // [width]
   const float* alpha;   // [width]
-  // Dice only: the moments by which columns are normalized. A forward pass writes them if the
-  // moments are of the batch.
+  // Dice only: the moments, [width] each, by which columns are normalized. If Dice normalizes by
+  // the moments of the batch, the forward pass computes the moments and writes these arrays.
   float* mean = nullptr;
   float* variance = nullptr;
 };
 
 struct TargetForm {
   int64_t dim = 1;
-  bool dice = false;      // otherwise PReLU
-  bool of_batch = false;  // whether Dice normalizes by the moments of the batch
-  bool softmax = false;   // whether the weights are the softmax of each list's scores
+  bool dice = false;      // true for Dice, false for PReLU
+  bool of_batch = false;  // true if Dice normalizes by the moments of the batch
+  bool softmax = false;   // true if the weights are the softmax of each list's scores
   Precision precision = Precision::kFloat32;
   float epsilon = 0.0f;  // is added to variances
   std::vector<TargetLayer> layers;
@@ -39,7 +39,7 @@ struct TargetForm {
   }
 };
 
-// What a forward pass writes for the gradient.
+// Arrays that a forward pass writes for the gradient.
 struct TargetKept {
   float* inputs;   // x_1, x_2, ...: matrices [TargetRows, width], one after the other
   float* weights;  // [N]

@@ -53,7 +53,7 @@ class Evictor {
   int64_t Capacity() const;
   // Evict rows over the capacity, at most `most` rows.
   void EvictOverCapacity(uint64_t most);
-  // Evict `rows` rows from host memory because of the capacity.
+  // Evict `rows` rows from host memory, because the table is over its capacity.
   void EvictFromHost(uint64_t rows);
 
   TableParts& core_;

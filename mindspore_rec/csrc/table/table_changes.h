@@ -52,11 +52,13 @@ class TableChanges {
  private:
   // Make every shard compute its digest again and, from then on, keep the digest up to date.
   void RenewDigest();
-  // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
-  // cache.
+  // Return true if the table keeps a digest. If the table keeps a digest and has a device cache,
+  // first write the changed rows of the cache back to host memory, so that the digest includes
+  // their newest values.
   bool DigestIsReady();
-  // This method must be called before an epoch ends. If a digest is kept, update the rows in host
-  // memory. If the update fails, drop the digest.
+  // Call this method before an epoch ends. If the table keeps a digest and has a device cache, the
+  // method writes the changed rows of the cache back to host memory. If a row cannot be written
+  // back, the method drops the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -3,9 +3,9 @@
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
 // secrets. When the library is loaded, each process obtains random secrets from the system. So
-// nothing outside the process may depend on this hash. For example, files, the order of rows and
-// the choice of evicted rows must not depend on the keyed hash. The hash for files, row order and
-// eviction is in hash.h.
+// nothing outside the process may depend on this hash. The keyed hash must not affect, for
+// example, the contents of files, the order of rows or the choice of evicted rows. The hash for
+// files, row order and eviction is in hash.h.
 //
 // A hash consists of three multiplications by secret odd numbers. Between two multiplications, a
 // shift and an XOR mix the high bits into the low bits. The keyed hash takes as many instructions

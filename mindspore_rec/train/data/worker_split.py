@@ -25,10 +25,11 @@ __all__ = ["WorkerSplit", "split_by_worker"]
 def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     """Return one worker's share of `data`, for training with several workers.
 
-    Training divides data automatically. Streams are divided by partition, and a MindSpore Dataset
-    with `num_shards` by its shards. Data with a method `split_by_worker(worker, workers)` are
-    divided by this method. For all other data, the rows of each batch are divided among the
-    workers. Use this function to choose another division:
+    Training divides data automatically. A stream is divided by partition if it has a partition for
+    each worker and no feature learns from the rows. A MindSpore Dataset with `num_shards` is
+    divided by its shards. Data with a method `split_by_worker(worker, workers)` are divided by this
+    method. For all other data, the rows of each batch are divided among the workers. Use this
+    function to choose another division:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the

@@ -37,7 +37,7 @@ class BST(Network):
     The candidate of a history is the row's category with the same `table` as the history; an
     `IntegerColumn` with this table also counts as a category. A side column with keys extends the
     vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Numbers and times of events are not read.
+    candidate. Side columns of numbers, such as the times of events, are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     2019, https://arxiv.org/abs/1905.06874. The paper differs in two points: its perceptron reads

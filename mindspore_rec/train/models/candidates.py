@@ -27,8 +27,8 @@ class Candidates(nn.Cell):
     The vector of an event joins the vectors of the event's keys: first the key in the history's
     column, then the keys in its side columns. The candidate's vector joins, in the same order, the
     vectors of the row's columns that share the tables of the keys. If no column of the row shares
-    the table of a side column, this part of the candidate's vector is 0. Numbers and times of
-    events are not read.
+    the table of a side column, this part of the candidate's vector is 0. Side columns of
+    numbers, such as the times of events, are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.

@@ -33,7 +33,7 @@ class DIN(Network):
     The candidate of a history is the row's category with the same `table` as the history; an
     `IntegerColumn` with this table also counts as a category. A side column with keys extends the
     vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Numbers and times of events are not read.
+    candidate. Side columns of numbers, such as the times of events, are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.

@@ -36,7 +36,7 @@ class SASRec(NextItemNetwork):
     The candidate of a history is the row's category with the same `table` as the history; an
     `IntegerColumn` with this table also counts as a category. A side column with keys extends the
     vectors of the events, and the category with the same `table` as this column extends the
-    candidate. Numbers and times of events are not read.
+    candidate. Side columns of numbers, such as the times of events, are not read.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
     https://arxiv.org/abs/1808.09781. The paper has no other columns and no linear part, and its

@@ -75,7 +75,7 @@ class HSTU(HistoryLayer):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, an input has the
             wrong shape, or `times` is missing.
-        RuntimeError: `offsets` do not begin with 0, decrease, or do not end with N.
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N.
 
     Supported platforms:
         ``CPU``

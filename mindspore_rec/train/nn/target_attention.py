@@ -111,8 +111,8 @@ class TargetAttention(_Parts):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` do not begin with 0, decrease, or do not end with N, or the numbers
-            of lists and candidates differ.
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N; or the number
+            of lists differs from the number of candidates.
 
     Supported platforms:
         ``CPU``

@@ -104,8 +104,8 @@ class TableConfig:
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
             With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8
             significant bits. Default: `float32`.
-        state_dtype: dtype of optimizer states that are moving averages (in Adam, Momentum,
-            RMSProp), `float32` or `bfloat16`. Default: `float32`.
+        state_dtype: dtype of optimizer states that are moving averages or decaying sums (in Adam,
+            Momentum, RMSProp), `float32` or `bfloat16`. Default: `float32`.
         accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (in
             Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, the rounding
             to 8 significant bits drops most small increments of a large sum.

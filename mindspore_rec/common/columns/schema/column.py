@@ -462,7 +462,7 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Last events of the row's user, kept from the rows by the library; not a column of the data.
+    """Last events of the row's user, collected from rows by the library; not a column of the data.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
     first. The row itself is an event of later rows. A history has no events with the same time as

@@ -55,11 +55,11 @@ class DigestSums {
   // Subtract `before` and add `after`. The time at which the row was last seen is not needed.
   // Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
-  // Prefetch the memory that Replace changes for a place.
+  // Prefetch the memory that a call of Replace for the same place will change.
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Record which sum includes a row that has been put into a place.
+  // Record which sum includes the row that has been stored in a place.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }

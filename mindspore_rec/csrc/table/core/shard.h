@@ -109,11 +109,11 @@ class Shard {
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Choose enough candidates to evict about n rows because of the capacity. The function compares
-  // kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with the lowest
-  // priority.
+  // Choose candidates for eviction from a table over its capacity, enough to evict about n rows of
+  // this shard. The function compares kSampled * n + 64 consecutive rows. The candidates are the
+  // 2 n + 64 rows with the lowest priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
-  // Drop the row in `place` because of the capacity.
+  // Drop the row in `place`, because the table is over its capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
 
   size_t size() const;
@@ -179,9 +179,9 @@ class Shard {
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
-  // that must stay in host memory for the current step or call are left out. Rows that prefetched
-  // batches have pinned are included only if `prefetched` is true.
+  // Choose candidates for demotion, enough to demote about n rows, in the same way as
+  // EvictionCandidates. Rows that must stay in host memory for the current step or call are left
+  // out. Rows that prefetched batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // Return the row of a candidate, which is in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }

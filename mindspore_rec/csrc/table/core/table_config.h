@@ -19,9 +19,10 @@ namespace msrec {
 // Types of a row's numbers. All arithmetic is in float32.
 struct RowPrecision {
   NumberType value = NumberType::kFloat32;
-  // Type of optimizer states that are moving averages: float32 or bfloat16.
+  // Type of optimizer states that are moving averages or decaying sums: float32 or bfloat16.
   NumberType state = NumberType::kFloat32;
-  // Type of optimizer states that are sums (Rule::KeepsSums): float32 or bfloat16.
+  // Type of optimizer states that are sums of all gradients so far (Rule::KeepsSums): float32 or
+  // bfloat16.
   NumberType accumulator = NumberType::kFloat32;
   // If `stochastic` is true, a step rounds numbers up or down at random (rows/rounding.h), so that
   // the expected value of a rounded number equals the computed number. If `stochastic` is false, a

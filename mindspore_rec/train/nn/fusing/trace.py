@@ -461,11 +461,13 @@ def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable
 
 
 def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that an operator reads a traced value; other operators would run only in the trace.
+    """Check that an operator reads a traced value.
+
+    An operator without a traced input would run once, during the trace, and not in later steps.
 
     Raises:
-        TraceError: the operator reads no traced value. An operator that reads no traced value may
-            change a Parameter, draw random numbers or make a constant.
+        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
+            draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
