@@ -266,8 +266,11 @@ def test_cells_inside_must_be_as_they_were_made(mode):
     cell.activation.set_train(False)
     with pytest.raises(RuntimeError, match="type Dice is in another mode"):
         cell(*inputs)
-    cell.set_train()
-    cell(*inputs)
+    cell.layers.set_train(False)  # all moments are frozen
+    before = cell.activation.moving_mean.asnumpy().copy()
+    frozen = cell(*inputs).asnumpy()
+    np.testing.assert_array_equal(cell.activation.moving_mean.asnumpy(), before)
+    np.testing.assert_array_equal(cell.set_train(False)(*inputs).asnumpy(), frozen)
     watched = made()
     watched.layers[1].register_forward_hook(lambda *_: None)
     with pytest.raises(RuntimeError, match="type Dice has hooks"):

@@ -44,14 +44,19 @@ class _Parts(HistoryLayer):
         cells = self._cells_inside()
         change = changed_inside(self, cells, self._made_of)
         for cell in cells:
-            if isinstance(cell, Dice) and cell.training != self.training:
-                change = cell, "is in another mode (set_train) than the TargetAttention"
+            if isinstance(cell, Dice) and cell.training != self.activation.training:
+                change = cell, "is in another mode (set_train) than the first Dice"
         if change is None:
             return ""
         return (
             "one operator computes a TargetAttention, which needs the cells inside as they were "
             f"made, but a cell of type {type(change[0]).__name__} {change[1]}"
         )
+
+    @property
+    def is_of_batch(self) -> bool:
+        """True if Dice normalizes by the moments of the batch."""
+        return isinstance(self.activation, Dice) and self.activation.training
 
     def _cells_inside(self) -> list[nn.Cell]:
         """Return the cells that the operator replaces."""
@@ -112,7 +117,8 @@ class TargetAttention(_Parts):
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
         RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N; or the number
-            of lists differs from the number of candidates.
+            of lists differs from the number of candidates; or a cell inside has hooks or was
+            replaced, or only some of the Dice inside are frozen by `set_train(False)`.
 
     Supported platforms:
         ``CPU``
@@ -177,8 +183,8 @@ class TargetAttention(_Parts):
     def _set_operators(self, compute_dtype: str) -> None:
         has_onednn()  # loads oneDNN, which the operator uses if the library is loaded
         self.compute_dtype = compute_dtype
-        self.training_operator = self._operator(of_batch=True)
-        self.evaluation_operator = self._operator(of_batch=False)
+        self.batch_operator = self._operator(of_batch=True)
+        self.moving_operator = self._operator(of_batch=False)
 
     def _operator(self, of_batch: bool) -> TargetOperator:
         rounds = self.compute_dtype == "bfloat16"
@@ -196,14 +202,13 @@ class TargetAttention(_Parts):
         if self.obstacle != "":
             raise RuntimeError(self.obstacle)
         arguments = (widened(candidate), values, offsets, *self._parameters_in_order())
-        if not self.training:
-            return self.evaluation_operator(*arguments)[0]
-        outputs = self.training_operator(*arguments)
-        if self.is_dice:
-            for k in range(self.hidden):
-                dice = self.activation if k == 0 else self.layers[2 * k - 1]
-                ops.assign(dice.moving_mean, ops.stop_gradient(outputs[4 + 2 * k]))
-                ops.assign(dice.moving_variance, ops.stop_gradient(outputs[5 + 2 * k]))
+        if not self.is_of_batch:
+            return self.moving_operator(*arguments)[0]
+        outputs = self.batch_operator(*arguments)
+        for k in range(self.hidden):
+            dice = self.activation if k == 0 else self.layers[2 * k - 1]
+            ops.assign(dice.moving_mean, ops.stop_gradient(outputs[4 + 2 * k]))
+            ops.assign(dice.moving_variance, ops.stop_gradient(outputs[5 + 2 * k]))
         return outputs[0]
 
     def _parameters_in_order(self) -> Any:
