@@ -26,7 +26,7 @@ from tools import quick
 __all__ = ["CleanRuns", "TestRun"]
 
 # So many files in one process: with all files, a process comes to its limit of memory.
-_FILES_AT_ONCE = 40
+_FILES_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
