@@ -25,8 +25,9 @@ from tools import quick
 
 __all__ = ["CleanRuns", "TestRun"]
 
-# So many files in one process: with all files, a process comes to its limit of memory.
+# So many files in one process: with 40 files, a process came to its limit of memory.
 _FILES_AT_ONCE = 8
+_MOST_SECONDS = 1800  # of the tests in these files, which take a few minutes
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,9 @@ def _runs_of_files(root: Path, files: Sequence[str], jobs: int) -> dict[str, dic
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
         command += ["-p", "tests.mutants.lines_run", "-n", str(jobs), "--dist", "loadfile", *files]
         environment = {**os.environ, FOLDER: folder}
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
+        )
         runs = {}
         for path in Path(folder).glob("*.json"):
             runs.update(json.loads(path.read_text(encoding="utf-8")))
