@@ -113,9 +113,9 @@ def _runs_of_files(root: Path, files: Sequence[str], jobs: int) -> dict[str, dic
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
         command += ["-p", "tests.mutants.lines_run", "-n", str(jobs), "--dist", "loadfile", *files]
-        environment = {**os.environ, FOLDER: folder}
+        env = {**os.environ, FOLDER: folder}
         done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
+            command, cwd=root, env=env, capture_output=True, text=True, timeout=_MOST_SECONDS
         )
         runs = {}
         for path in Path(folder).glob("*.json"):
