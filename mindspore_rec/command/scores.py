@@ -55,7 +55,7 @@ def check_output(path: Path) -> None:
     """Check that predictions can be written to a path.
 
     Raises:
-        ValueError: the ending is unknown, or the folder does not exist.
+        ValueError: the ending is unknown, the folder does not exist, or the path is a folder.
 
     Example:
         >>> check_output(Path("scores.xlsx"))
@@ -67,6 +67,8 @@ def check_output(path: Path) -> None:
         raise ValueError(f"{path}: scores are written as {' or '.join(_ENDINGS)}")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file")
 
 
 @contextlib.contextmanager

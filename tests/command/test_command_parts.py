@@ -154,6 +154,12 @@ def test_scores_are_written_batch_by_batch(tmp_path: Path, ending: str):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_folder_is_no_output(tmp_path: Path):
+    (tmp_path / "scores.csv").mkdir()
+    with pytest.raises(ValueError, match="is a folder: name a file"):
+        check_output(tmp_path / "scores.csv")
+
+
 def test_a_failure_leaves_no_file(tmp_path: Path):
     path = tmp_path / "scores.csv"
     with pytest.raises(ZeroDivisionError), writing(path) as writer:

@@ -174,6 +174,11 @@ class TargetAttention(_Parts):
 
         Raises:
             ValueError: `compute_dtype` is neither 'float32' nor 'bfloat16'.
+
+        Example:
+            >>> from mindspore_rec.nn import TargetAttention
+            >>> TargetAttention(8).set_compute_dtype("bfloat16").compute_dtype
+            'bfloat16'
         """
         self._set_operators(check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES))
         for cell in cells_around(self):

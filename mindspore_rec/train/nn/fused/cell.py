@@ -68,7 +68,8 @@ def refuse({names}, out, dout):
     """Raise an error."""
     raise NotImplementedError(
         "a layer of mindspore_rec that runs as one operator has no second derivatives: use "
-        "MindSpore's own layers, by the environment variable MINDSPORE_REC_ONEDNN=off"
+        "MindSpore's own layers, by the environment variable MINDSPORE_REC_ONEDNN=off (there are "
+        "none for layers over histories)"
     )
 '''
 
