@@ -45,16 +45,18 @@ def test_networks_made_again_do_not_use_lookups_up(unique, graph_mode):
 @pytest.mark.parametrize("train", [True, False])
 def test_networks_made_again_and_again_leave_nothing_behind(unique, pynative, train):
     table = create_table(ms.int64, 1, unique(), "zeros")
-    networks, objects = [], [0] * 8
-    for i in range(8):
+    networks, objects = [], [0] * 24
+    for i in range(24):
         net = train_once(table, 3) if train else SumOfLookups(SparseLookup(table))
         net.set_train(False)(Tensor([7], ms.int64)).asnumpy()
         networks.append(weakref.ref(net))
         del net
         gc.collect()
         objects[i] = len(gc.get_objects()) - len(networks)
-    assert [network() for network in networks] == [None] * 8
-    assert objects[-1] <= objects[3]  # the first ones fill MindSpore's own caches
+    assert [network() for network in networks] == [None] * 24
+    # The first ones fill MindSpore's own caches. Later, threads of other tests in this process may
+    # make a few objects, but far fewer than one object per network.
+    assert objects[-1] - objects[3] < 10
 
 
 def test_evaluating_networks_in_graph_mode_leave_nothing_behind(unique, graph_mode):
