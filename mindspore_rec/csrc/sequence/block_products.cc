@@ -100,30 +100,26 @@ const void* BlockProducts::Factor(int place, int64_t width, const float* x) cons
   return rounded;
 }
 
-void BlockProducts::Forward(const void* x, float* y) const {
+void BlockProducts::Multiply(const void* rows, int64_t columns, int64_t depth,
+                             float* product) const {
   if (product_ != nullptr) {
-    product_->Run(x, packed_, y);
+    product_->Run(rows, packed_, product);
     return;
   }
   SmallShape shape = {};
   shape.m = rows_;
-  shape.n = shape.ldb = shape.ldc = weight_.out;
-  shape.k = shape.row_step = weight_.in;
+  shape.n = shape.ldb = shape.ldc = columns;
+  shape.k = shape.row_step = depth;
   shape.step = 1;
-  MultiplySmall(shape, x, packed_, y);
+  MultiplySmall(shape, rows, packed_, product);
+}
+
+void BlockProducts::Forward(const void* x, float* y) const {
+  Multiply(x, weight_.out, weight_.in, y);
 }
 
 void BlockProducts::Backward(const void* of_y, float* of_x) const {
-  if (product_ != nullptr) {
-    product_->Run(of_y, packed_, of_x);
-    return;
-  }
-  SmallShape shape = {};
-  shape.m = rows_;
-  shape.n = shape.ldb = shape.ldc = weight_.in;
-  shape.k = shape.row_step = weight_.out;
-  shape.step = 1;
-  MultiplySmall(shape, of_y, packed_, of_x);
+  Multiply(of_y, weight_.in, weight_.out, of_x);
 }
 
 void BlockProducts::Gradient(const void* of_y, const void* x, bool adds, float* of_weight) const {

@@ -39,6 +39,8 @@ class BlockProducts {
 
  private:
   ProductShape GradientShape(bool adds) const;
+  // product [rows, columns] = rows [rows, depth] times the weight
+  void Multiply(const void* rows, int64_t columns, int64_t depth, float* product) const;
   void Pack(const ProductShape& shape);
   void CopyWeight();
 
