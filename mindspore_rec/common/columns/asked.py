@@ -43,10 +43,10 @@ def asked_arrays(
 ) -> dict[str, Any]:
     """Return the arrays of rows to predict, without learning from the rows or storing their events.
 
-    The library collects some histories from earlier rows (`KeptHistoryColumn`). If the rows to
-    predict have a column with the name of such a history, the history is read from this column. If
-    the rows have no such column, the history is looked up by the row's user, and has the events
-    before the row's time. If the rows have no time, a looked-up history has all events of the user.
+    The library collects the history of a `KeptHistoryColumn` from earlier rows. If the rows to
+    predict have a column with the name of the `KeptHistoryColumn`, the history is read from this
+    column. Otherwise the history is looked up by the row's user, and has the events before the
+    row's time. If the rows have no time, a looked-up history has all events of the user.
 
     Args:
         features: the pipeline.

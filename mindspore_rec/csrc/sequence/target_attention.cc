@@ -2,6 +2,7 @@
 #include "sequence/target_attention.h"
 
 #include <memory>
+#include <vector>
 
 #include "sequence/activations.h"
 #include "sequence/block_products.h"
@@ -28,7 +29,7 @@ class TargetForward {
 
   void Run() {
     if (blocks_.rows == 0) return;
-    PrepareProducts();
+    products_ = LayerProducts(Pass::kForward, form_, split_, blocks_.size);
     ByList();
     const size_t last = form_.layers.size();
     for (size_t k = 0; k < last; ++k) {
@@ -61,17 +62,6 @@ class TargetForward {
     return InputsOf(k) + blocks_.first(block) * form_.layers[k].width;
   }
 
-  void PrepareProducts() {
-    const std::vector<TargetLayer>& layers = form_.layers;
-    for (size_t k = 0; k < layers.size(); ++k) {
-      const LinearWeight weight =
-          k == 0 ? LinearWeight{split_.pairs.data(), layers[0].width, 2 * form_.dim}
-                 : LinearWeight{layers[k].weight, layers[k].width, layers[k - 1].width};
-      products_.push_back(
-          std::make_unique<BlockProducts>(Pass::kForward, form_.precision, blocks_.size, weight));
-    }
-  }
-
   // Computes the part of x_1 that depends only on the list: W c + b.
   void ByList() {
     const RowBlocks lists(lists_.count());
@@ -82,8 +72,7 @@ class TargetForward {
     pool_->ParallelFor(lists.blocks, [&](int64_t block) {
       float* candidates = BlockMemory(0, lists.size * dim);
       const int64_t first = lists.first(block), count = lists.count(block);
-      std::copy_n(inputs_.candidates + first * dim, count * dim, candidates);
-      ClearRows(count, lists.size, dim, candidates);
+      CopyBlock(lists, block, dim, inputs_.candidates, candidates);
       float* rows = by_list_.data() + first * width;
       products.Forward(products.Factor(0, dim, candidates), rows);
       ActiveSequenceKernels().add_row(count, width, form_.layers[0].bias, rows);

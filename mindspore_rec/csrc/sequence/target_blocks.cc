@@ -52,6 +52,27 @@ SplitWeight::SplitWeight(int64_t width, int64_t dim, const float* weight)
   }
 }
 
+std::vector<std::unique_ptr<BlockProducts>> LayerProducts(BlockProducts::Pass pass,
+                                                          const TargetForm& form,
+                                                          const SplitWeight& split, int64_t rows) {
+  std::vector<std::unique_ptr<BlockProducts>> products;
+  for (size_t k = 0; k < form.layers.size(); ++k) {
+    const TargetLayer& layer = form.layers[k];
+    const LinearWeight weight =
+        k == 0 ? LinearWeight{split.pairs.data(), layer.width, 2 * form.dim}
+               : LinearWeight{layer.weight, layer.width, form.layers[k - 1].width};
+    products.push_back(std::make_unique<BlockProducts>(pass, form.precision, rows, weight));
+  }
+  return products;
+}
+
+void CopyBlock(const RowBlocks& blocks, int64_t block, int64_t width, const float* from,
+               float* to) {
+  const int64_t count = blocks.count(block);
+  std::copy_n(from + blocks.first(block) * width, count * width, to);
+  ClearRows(count, blocks.size, width, to);
+}
+
 void PairBlock(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
                const RowBlocks& blocks, int64_t block, float* pairs) {
   const int64_t dim = form.dim, first = blocks.first(block), count = blocks.count(block);

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "sequence/block_products.h"
 #include "sequence/lists.h"
 #include "sequence/sequence_kernels.h"
 #include "sequence/target_form.h"
@@ -50,6 +52,15 @@ struct SplitWeight {
   SplitWeight(int64_t width, int64_t dim, const float* weight);
   std::vector<float> pairs, candidates;
 };
+
+// Returns the products of each hidden layer, for blocks of `rows` rows. The first layer's products
+// multiply pairs.
+std::vector<std::unique_ptr<BlockProducts>> LayerProducts(BlockProducts::Pass pass,
+                                                          const TargetForm& form,
+                                                          const SplitWeight& split, int64_t rows);
+
+// Copies the rows of a block; rows behind the block's rows become 0.
+void CopyBlock(const RowBlocks& blocks, int64_t block, int64_t width, const float* from, float* to);
 
 // Writes the pairs of a block, [size, 2 dim]; rows behind the block's rows become 0.
 void PairBlock(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,

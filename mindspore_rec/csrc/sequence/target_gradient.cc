@@ -46,12 +46,8 @@ class TargetBackward {
       const int64_t width = form.layers[k].width;
       means_.emplace_back(static_cast<size_t>(2 * width), 0.0f);
       activations_.emplace_back(form, form.layers[k]);
-      const LinearWeight weight =
-          k == 0 ? LinearWeight{split_.pairs.data(), width, 2 * form.dim}
-                 : LinearWeight{form.layers[k].weight, width, form.layers[k - 1].width};
-      products_.push_back(
-          std::make_unique<BlockProducts>(Pass::kGradient, form.precision, blocks_.size, weight));
     }
+    products_ = LayerProducts(Pass::kGradient, form, split_, blocks_.size);
     float* next = memory + TargetRows(blocks_.rows);
     float* x = kept.inputs;
     for (size_t k = 0; k < form.layers.size(); ++k) {
@@ -312,10 +308,8 @@ class TargetBackward {
       float* candidates = BlockMemory(kFactor, lists.size * dim);
       float* of_rows = BlockMemory(kOfOutput, lists.size * width);
       float* of_candidates = BlockMemory(kOfPairs, lists.size * dim);
-      std::copy_n(inputs_.candidates + first * dim, count * dim, candidates);
-      ClearRows(count, lists.size, dim, candidates);
-      std::copy_n(by_list_.data() + first * width, count * width, of_rows);
-      ClearRows(count, lists.size, width, of_rows);
+      CopyBlock(lists, block, dim, inputs_.candidates, candidates);
+      CopyBlock(lists, block, width, by_list_.data(), of_rows);
       ActiveSequenceKernels().sum_rows(count, width, of_rows, of_bias);
       const void* factor = products.Factor(0, width, of_rows);
       products.Gradient(factor, products.Factor(1, dim, candidates), block > 0, of_weight.data());

@@ -4,13 +4,7 @@
 // number of threads, and gradients by differences.
 #include "sequence/pooling.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <functional>
-#include <vector>
 
 #include "differences.h"
 #include "sequence/activations.h"
