@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindspore_rec.common.run.chain import Entry, entry_at, parse_entry_name
 from mindspore_rec.common.run.errors import CheckpointError
@@ -27,6 +27,20 @@ class ChainError(CheckpointError):
         self.path = path
 
 
+class _Known(NamedTuple):
+    """A checkpoint whose manifest was read.
+
+    Attributes:
+        identity: identity of the checkpoint's directory when the manifest was read.
+        fingerprint: fingerprint of the checkpoint's files before the manifest was read.
+        entry: the checkpoint.
+    """
+
+    identity: tuple[int, ...]
+    fingerprint: Any
+    entry: Entry
+
+
 class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
@@ -45,8 +59,8 @@ class Catalog:
         self.root = root
         self.good: list[Entry] = []
         self.names: dict[str, tuple[int, str]] = {}
-        self._known: dict[str, tuple[Any, Entry]] = {}  # with the identity of its directory then
-        self._bad: dict[str, tuple[Any, ChainError]] = {}  # with the identity of its files then
+        self._known: dict[str, _Known] = {}
+        self._bad: dict[str, tuple[Any, ChainError]] = {}  # with the fingerprint before the read
 
     def refresh(self) -> None:
         """Read the directory again.
@@ -58,7 +72,7 @@ class Catalog:
             self._refresh_single()
             return
         names: dict[str, tuple[int, str]] = {}
-        known: dict[str, tuple[Any, Entry]] = {}
+        known: dict[str, _Known] = {}
         try:
             dir_entries = list(os.scandir(self.root))
         except FileNotFoundError:
@@ -72,29 +86,34 @@ class Catalog:
                 if self._bad[each.name][0] == _fingerprint(each.path):
                     continue
                 del self._bad[each.name]
+            fingerprint = None
             try:
                 # The inode alone does not identify a directory. A training that went back to an
                 # earlier step may have removed and rewritten the directory, and the new directory
                 # often has the same inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
-                if before is None or before[0] != identity:
-                    before = identity, entry_at(self.root / each.name)
+                if before is None or before.identity != identity:
+                    # Taken before the read: if the read fails and the files are repaired meanwhile,
+                    # the next refresh sees that they have changed.
+                    fingerprint = _fingerprint(each.path)
+                    before = _Known(identity, fingerprint, entry_at(self.root / each.name))
                 known[each.name] = before
             except FileNotFoundError:
                 path = self.root / each.name
                 if not path.is_dir():
                     del names[each.name]  # removed meanwhile
                     continue
-                self._pass_over(ChainError(path, f"{path} has no manifest"))
+                self._pass_over(ChainError(path, f"{path} has no manifest"), fingerprint)
             except NotADirectoryError:
                 path = self.root / each.name
-                self._pass_over(ChainError(path, f"{path} is a file, not a checkpoint"))
+                reason = f"{path} is a file, not a checkpoint"
+                self._pass_over(ChainError(path, reason), fingerprint)
             except ValueError as error:
-                self._pass_over(ChainError(self.root / each.name, str(error)))
+                self._pass_over(ChainError(self.root / each.name, str(error)), fingerprint)
         self.names, self._known = names, known
         self._bad = {name: bad for name, bad in self._bad.items() if name in names}
-        entries = (entry for _, entry in known.values())
+        entries = (each.entry for each in known.values())
         self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
 
     def _refresh_single(self) -> None:
@@ -102,16 +121,17 @@ class Catalog:
         if self.good:
             return
         self.names = {self.root.name: (0, "full")}
+        fingerprint = _fingerprint(self.root)
         try:
             entry = entry_at(self.root)
         except ValueError as error:
-            self._pass_over(ChainError(self.root, str(error)))
+            self._pass_over(ChainError(self.root, str(error)), fingerprint)
             return
         if entry.kind == "full":
             self.good = [entry]
         else:
             reason = f"{self.root} is a delta; give the directory of its run"
-            self._pass_over(ChainError(self.root, reason))
+            self._pass_over(ChainError(self.root, reason), fingerprint)
 
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until one of its files changes.
@@ -122,12 +142,13 @@ class Catalog:
         manifest.
         """
         known = self._known.pop(error.path.name, None)
-        if known is None or known[0] == _identity_of(error.path):
-            self._pass_over(error)
+        fingerprint = _fingerprint(error.path) if known is None else known.fingerprint
+        if fingerprint == _fingerprint(error.path):
+            self._pass_over(error, fingerprint)
         self.good = [entry for entry in self.good if entry.path != error.path]
 
-    def _pass_over(self, error: ChainError) -> None:
-        self._bad[error.path.name] = (_fingerprint(error.path), error)
+    def _pass_over(self, error: ChainError, fingerprint: Any) -> None:
+        self._bad[error.path.name] = (fingerprint, error)
 
     def absence(self) -> str | None:
         """Return a message that says why there is no checkpoint; None if there are checkpoints."""
@@ -217,13 +238,6 @@ def _fingerprint(path: str | Path) -> Any:
     except OSError:
         return None
     return sorted((name, _identity(at)) for name, at in stats)
-
-
-def _identity_of(path: Path) -> tuple[int, ...] | None:
-    try:
-        return _identity(os.stat(path))
-    except OSError:
-        return None
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:

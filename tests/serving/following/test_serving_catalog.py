@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.common.run.chain import entry_at, verify
+from mindspore_rec.common.run.chain import Entry, entry_at, verify
+from mindspore_rec.serve.following import catalog as catalog_module
 from mindspore_rec.serve.following.catalog import Catalog, ChainError
 from tests.serving.following.test_serving_chain import delta, flip
 from tests.serving.serving_network import Marked, train
@@ -74,10 +75,10 @@ def test_reading_a_checkpoint_while_it_is_replaced_condemns_neither(
 def test_damage_stays_rejected_until_the_files_change(again: tuple[Path, Path]) -> None:
     run, _ = again
     catalog = Catalog(run)
-    catalog.refresh()
     file = delta(run, 3) / "table_0.arrow"
     whole = file.read_bytes()
     flip(file)
+    catalog.refresh()
     catalog.reject(ChainError(delta(run, 3), "damaged"))
     for _ in range(2):
         catalog.refresh()
@@ -85,6 +86,52 @@ def test_damage_stays_rejected_until_the_files_change(again: tuple[Path, Path]) 
         assert [str(error) for error in catalog.errors(2)] == ["damaged"]
         assert catalog.errors(3) == []
     file.write_bytes(whole)
+    catalog.refresh()
+    assert delta(run, 3) in [entry.path for entry in catalog.good]
+    assert catalog.errors(-1) == []
+
+
+def test_repair_between_a_failed_read_and_its_rejection_is_seen(again: tuple[Path, Path]) -> None:
+    run, _ = again
+    catalog = Catalog(run)
+    file = delta(run, 3) / "table_0.arrow"
+    whole = file.read_bytes()
+    flip(file)
+    catalog.refresh()
+    damaged = next(entry for entry in catalog.good if entry.path == delta(run, 3))
+    with pytest.raises(ValueError, match="table_0"):
+        verify(damaged)
+    file.write_bytes(whole)  # in place: the directory does not change
+    catalog.reject(ChainError(damaged.path, "damaged"))
+    catalog.refresh()
+    assert delta(run, 3) in [entry.path for entry in catalog.good]
+    assert catalog.errors(-1) == []
+
+
+@pytest.mark.parametrize("repair", ["manifest", "missing manifest"])
+def test_repair_while_a_manifest_is_read_is_seen(
+    again: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, repair: str
+) -> None:
+    run, _ = again
+    file = delta(run, 3) / "manifest.json"
+    whole = file.read_bytes()
+    if repair == "manifest":
+        flip(file)
+    else:
+        file.unlink()
+
+    def read_then_repair(path: Path) -> Entry:
+        try:
+            return entry_at(path)
+        finally:
+            if path == file.parent:
+                file.write_bytes(whole)
+
+    catalog = Catalog(run)
+    with monkeypatch.context() as during:
+        during.setattr(catalog_module, "entry_at", read_then_repair)
+        catalog.refresh()
+    assert len(catalog.errors(-1)) == 1
     catalog.refresh()
     assert delta(run, 3) in [entry.path for entry in catalog.good]
     assert catalog.errors(-1) == []
