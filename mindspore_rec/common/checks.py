@@ -21,7 +21,10 @@ _REPR.maxlevel = 3
 
 def _shown(value: Any) -> str:
     """Return a value as one line of text of at most 120 characters."""
-    text = " ".join(_REPR.repr(value).split())
+    try:
+        text = " ".join(_REPR.repr(value).split())
+    except ValueError:  # Python refuses to write an int of thousands of digits
+        text = f"an int of {value.bit_length()} bits"
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
@@ -39,7 +42,7 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{argument} must be an int, got {_shown(value)}")
     if not low <= int(value) <= high:
-        raise ValueError(f"{argument} must be in [{low}, {high}], got {value}")
+        raise ValueError(f"{argument} must be in [{low}, {high}], got {_shown(value)}")
     return int(value)
 
 
@@ -74,12 +77,15 @@ def check_number(
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{argument} must be a number, got {_shown(value)}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int or a fraction above the greatest float
+        number = math.inf if value > 0 else -math.inf
     below = number <= low if low_open else number < low
     above = number >= high if high_open else number > high
     if below or above or not math.isfinite(number):
         raise ValueError(
-            f"{argument} must be {_range(low, high, low_open, high_open)}, got {value}"
+            f"{argument} must be {_range(low, high, low_open, high_open)}, got {_shown(value)}"
         )
     return number
 

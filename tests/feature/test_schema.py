@@ -19,6 +19,7 @@ from mindspore_rec.feature import (
     Column,
     IgnoredColumn,
     IntegerColumn,
+    Label,
     LabelColumn,
     ListColumn,
     NumberColumn,
@@ -299,3 +300,23 @@ def test_bools_have_no_other_positive_value(positive: Any):
     rows = pa.record_batch({"user": ["a", "b"], "bought": [True, False]})
     with pytest.raises(ValueError, match="'bought' has bools, so positive must be true or false"):
         schema.labels_of(rows)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_labels_of_every_type_of_text(kind: pa.DataType) -> None:
+    answers = Label("bought", positive="yes").apply(pa.array(["yes", "no"], kind), learn=False)
+    numbers = Label("bought").apply(pa.array(["0", " 1"], kind), learn=False)
+    bools = Label("bought", positive=True).apply(pa.array(["no", "TRUE"], kind), learn=False)
+    assert [each.tolist() for each in (answers, numbers, bools)] == [[1, 0], [0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("values", [[3, 4], [3.0, 4.0], pa.array([3, 4], pa.uint8())])
+@pytest.mark.parametrize("positive", ["4", "4.0", "4e0", 4, 4.0, np.int8(4)])
+def test_the_positive_value_of_numbers(values: Any, positive: Any) -> None:
+    assert Label("n", positive).apply(pa.array(values), learn=False).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("positive", ["True", "yes", ""])
+def test_numbers_have_no_positive_text(positive: str) -> None:
+    with pytest.raises(ValueError, match="'n' has numbers, so positive must be a number, got"):
+        Label("n", positive).apply(pa.array([1, 0]), learn=False)

@@ -318,6 +318,14 @@ def test_a_map_that_is_gone_frees_its_name(mode, unique) -> None:
     assert len(MapParameter(name=name)) == 0
 
 
+@pytest.mark.parametrize("value", [1j, np.complex64(1 + 2j), np.complex128(3)])
+def test_complex_values_are_refused(unique, value: complex) -> None:
+    m = MapParameter(name=unique())
+    with pytest.raises(TypeError, match="value_tensor must be real numbers, got"):
+        m.put(keys_of([1]), value)
+    assert len(m) == 0
+
+
 def test_deepcopy_is_refused(unique) -> None:
     m = MapParameter(name=unique())
     with pytest.raises(TypeError, match=f"table '{m.name}': cannot be copied"):

@@ -301,6 +301,24 @@ def test_stops() -> None:
         assert list(stream) == []
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        0,
+        -1,
+        float("nan"),
+        float("inf"),
+        pytest.param(10**400, id="400"),
+        pytest.param(10**5000, id="5000"),
+    ],
+)
+@pytest.mark.parametrize("name", ["batches", "seconds", "idle_seconds"])
+def test_a_stop_that_never_comes_is_refused(name: str, value: float) -> None:
+    kinds = TypeError if name == "batches" and isinstance(value, float) else ValueError
+    with pytest.raises(kinds, match=f"^{name} must be"):
+        StopWhen(**{name: value})
+
+
 def test_a_stream_is_not_idle_before_it_was_looked_at() -> None:
     """As after a pause of the process, or of the thread that looks."""
     topic = MemoryTopic()

@@ -286,12 +286,15 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def decoded(values: pa.Array) -> pa.Array:
-    """Return the values of a dictionary array as a plain array, and other arrays unchanged.
+    """Return a dictionary array, a run-end encoded array or a view as a plain array.
+
+    Other arrays are returned unchanged.
 
     Example:
         >>> decoded(pa.array(["a", None, "a"]).dictionary_encode()).type
         DataType(string)
     """
+    values = _plain(values)
     if pa.types.is_dictionary(values.type):
         return values.dictionary.take(values.indices)
     return values

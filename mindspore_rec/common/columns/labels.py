@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,8 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
         positive: the value that is positive; None for labels 0 and 1.
 
     Raises:
-        ValueError: labels are of a type that cannot be compared with `positive`.
+        ValueError: the labels' type cannot be compared with `positive`, for example numbers with
+            the text 'yes'.
 
     Example:
         >>> positive_rows("bought", pa.array([True, False]), "false").to_pylist()
@@ -102,8 +104,17 @@ def positive_rows(column: str | int, values: pa.Array, positive: Any) -> pa.Arra
             return pc.equal(pc.utf8_lower(values), str(positive).lower())
         return pc.equal(values, str(positive))
     if isinstance(positive, str):
-        return pc.equal(as_categories(values, "text"), positive)
+        positive = _number_of(column, positive)
     return pc.equal(_as_numbers(column, values), float(positive))
+
+
+def _number_of(column: str | int, positive: str) -> float:
+    """Return the number that a `positive` text means for a column of numbers."""
+    if re.match(_NUMBER, positive) is None:
+        raise ValueError(
+            f"label {column!r} has numbers, so positive must be a number, got {positive!r}"
+        )
+    return float(positive)
 
 
 def bool_of(column: str | int, positive: Any) -> bool:

@@ -241,11 +241,14 @@ class HashTable(DynamicTable):
             This table.
 
         Raises:
-            TypeError: `key_tensor` is a Python number, tuple or list.
+            TypeError: `key_tensor` is a Python number, tuple or list, or `value_tensor` is a
+                complex number.
         """
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
-        if isinstance(value_tensor, (int, float, np.number)):
+        if isinstance(value_tensor, (complex, np.complexfloating)):
+            raise TypeError(f"value_tensor must be real numbers, got {value_tensor}")
+        if isinstance(value_tensor, (int, float, np.integer, np.floating)):
             value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
         self._put(key_tensor, value_tensor, self.descriptor)
         return self
