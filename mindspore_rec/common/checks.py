@@ -80,7 +80,7 @@ def check_number(
     try:
         number = float(value)
     except OverflowError:  # an int or a fraction above the greatest float
-        number = math.inf if value > 0 else -math.inf
+        number = -math.inf if value < 0 else math.inf
     below = number <= low if low_open else number < low
     above = number >= high if high_open else number > high
     if below or above or not math.isfinite(number):

@@ -313,7 +313,7 @@ def test_stops() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["batches", "seconds", "idle_seconds"])
-def test_a_stop_that_never_comes_is_refused(name: str, value: float) -> None:
+def test_a_stop_that_never_comes_is_refused(name: str, value: Any) -> None:
     kinds = TypeError if name == "batches" and isinstance(value, float) else ValueError
     with pytest.raises(kinds, match=f"^{name} must be"):
         StopWhen(**{name: value})
