@@ -118,7 +118,7 @@ def _usable_core() -> Path:
 
 
 class _Finder:
-    """Import finder that finds the core of an installed wheel.
+    """Import finder for the compiled core of an installed wheel.
 
     The finder is last in `sys.meta_path`, so Python calls the finder only if the package's folder
     has no core.

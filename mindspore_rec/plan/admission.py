@@ -62,8 +62,8 @@ def propose_admission(
             nothing is proposed. Default: 100,000.
         thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
 
-    Returns: The proposal; None if the table is small, there are no hits, or no threshold saves
-        enough memory for so few hits.
+    Returns: The proposal; None if the table is small, if there are no hits, or if each threshold
+        saves too little memory or loses too many hits.
 
     Example:
         >>> rare = np.arange(1000).reshape(10, 100)

@@ -68,9 +68,9 @@ class Curve:
 
     Args:
         label: name of the setting that changes along the curve.
-        rows: rows at each point.
-        bytes: bytes at each point.
-        hit_rate: hit rate at each point.
+        rows: number of rows at each point of the curve.
+        bytes: number of bytes at each point of the curve.
+        hit_rate: hit rate at each point of the curve.
         names: names of the points; no names if the curve has too many points.
     """
 

@@ -21,7 +21,7 @@ KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table is small if it has fewer rows per worker than this number. A hash cannot distribute so few
+# A table is small if it has fewer rows per worker than _SMALL_ROWS. A hash cannot distribute a few
 # rows evenly.
 _SMALL_ROWS = 64
 

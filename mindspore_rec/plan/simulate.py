@@ -80,7 +80,7 @@ class Choices:
 
 @dataclass
 class Plan:
-    """Figures of a log, and the outcome of each choice on this log.
+    """Statistics of a log, and the outcome of each choice on this log.
 
     Args:
         samples: rows of the log.
@@ -117,8 +117,8 @@ def simulate(
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest. If rows are evicted by age, the simulation adds the bytes of a second
-            digest, too.
+            the row's digest. If rows are evicted by age, the simulation adds the bytes of two
+            digests per row.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 
@@ -170,7 +170,7 @@ def _feed(
 
 
 class _Run:
-    """The simulations of all choices, and the order of their outcomes."""
+    """Runs the simulations of all choices, and sorts their outcomes."""
 
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)

@@ -80,9 +80,9 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Figures of one tier, for one choice of tiers.
+    """Statistics of one tier, for one choice of tiers.
 
-    Figures per step are means over all steps that follow the warm-up.
+    Numbers per step are means over all steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
@@ -126,12 +126,12 @@ class TierOutcome:
 
 @dataclass
 class TierPlan:
-    """Figures of a log, and the outcome of each choice of tiers on this log.
+    """Statistics of a log, and the outcome of each choice of tiers on this log.
 
     Args:
         samples: rows of the log.
         steps: training steps of one pass over the log.
-        warm_up: number of steps at the log's start that the figures leave out.
+        warm_up: number of steps at the log's start that are not counted.
         lookups: keys looked up.
         keys: distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
@@ -170,8 +170,7 @@ def plan_tiers(
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
-        warm_up: number of steps at the log's start that only fill the tiers and are left out of the
-            figures.
+        warm_up: number of steps at the log's start that only fill the tiers and are not counted.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:

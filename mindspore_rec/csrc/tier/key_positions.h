@@ -15,10 +15,10 @@
 // only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
-// order of the parts does not depend on the secrets. The order within a part depends on the
-// secrets. If an attacker chooses only keys of a single part, this part's table becomes large. A
-// search takes no longer in a large table than in a small table, but a large table grows in larger
-// steps.
+// order of the parts does not depend on the secret numbers of the process. The order of the keys
+// within a part depends on the secret numbers. If an attacker chooses only keys of a single part,
+// this part's table becomes large. A search takes no longer in a large table than in a small table,
+// but a large table grows in larger steps.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -66,8 +66,8 @@ class KeyPositions {
     for (uint64_t part = 0; part < kParts; ++part) ForEachOf(part, fn);
   }
 
-  // Calls fn(key, position) for every key in part number `part` of the kParts parts. A key's part
-  // is the same in every process.
+  // Calls fn(key, position) for every key in part `part`, a number in [0, kParts). A key's part is
+  // the same in every process.
   static constexpr uint64_t kParts = uint64_t{1} << 12;
   template <typename Fn>
   void ForEachOf(uint64_t part, Fn fn) const {
@@ -116,8 +116,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries that do not fit into the home places use the places from
-  // `capacity` up to `end`.
+  // The hash of an entry selects a place in [0, capacity). An entry that finds no free place there
+  // uses a place in [capacity, end).
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

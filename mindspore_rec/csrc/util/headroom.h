@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequireHeadroom: before a change that cannot be undone halfway, checks that memory is available.
+// RequireHeadroom: checks that memory is available before the caller begins a change that cannot be
+// undone.
 #pragma once
 
 #include <cstddef>

@@ -24,8 +24,8 @@ namespace msrec {
 class ThreadPool {
  public:
   // Returns the process-wide pool. The initial size of the pool is the value of
-  // MINDSPORE_REC_NUM_THREADS, at most 1024. If this value is missing or below 1, the size is the
-  // number of CPUs that this process may use.
+  // MINDSPORE_REC_NUM_THREADS, at most 1024. If MINDSPORE_REC_NUM_THREADS is not set or is below 1,
+  // the size is the number of CPUs that this process may use.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -58,7 +58,7 @@ class ThreadPool {
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
   // Waits for the running loop, then changes the size. A size below 1 means 1. In a forked child of
-  // the process that created the pool, the call has no effect.
+  // the process that created the pool, SetNumThreads has no effect.
   void SetNumThreads(int num_threads);
 
  private:
@@ -95,8 +95,8 @@ class ThreadPool {
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  // Three fields: the loop's index, a flag that is set while the loop is open, and the number of
-  // workers inside the loop. Only workers inside the loop use loop_.
+  // Three bit fields: the loop's index, a flag that is set while the loop is open, and the number
+  // of workers inside the loop. Only workers inside the loop use loop_.
   std::atomic<uint64_t> gate_{0};
   std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;

@@ -25,9 +25,9 @@ struct WorkerError : std::runtime_error {
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// A name for the calling thread's exchange. While this object exists, messages and reports of
-// hanging workers show the name. If scopes are nested, the name of the innermost scope is used. The
-// strings `what` and `table` must outlive the scope.
+// Names the exchange that the calling thread runs. While this object exists, messages and reports
+// of hanging workers show the name. If scopes are nested, the name of the innermost scope is used.
+// The strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -78,15 +78,15 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait fails. A wait for a single message throws WorkerError. A collective
-  // call throws WorkerError and makes the channel unusable, or ends the whole job
-  // (MpiCommunicator).
+  // Seconds after which a wait fails. If a wait for a single message exceeds the limit, the wait
+  // throws WorkerError. A collective call throws WorkerError and makes the channel unusable, or
+  // ends the whole job (MpiCommunicator).
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
   ChannelStatistics statistics() const;
 
-  // Returns whether a collective call is running. Any thread may call busy.
+  // Returns whether a collective call is running. Any thread may call busy().
   bool busy() const { return busy_.load(); }
 
   // Returns a text about a collective call that has waited for a long time, or "" if there is no
@@ -94,7 +94,7 @@ class Communicator {
   std::string waiting() const;
 
   // Make the channel unusable, because this worker cannot continue as the other workers expect.
-  // After this call, the other workers' calls fail instead of waiting, or the job ends with the
+  // After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
   // message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }
 

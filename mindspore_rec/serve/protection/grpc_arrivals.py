@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on arriving gRPC messages: their number, which bounds memory, and their arrival time.
+"""Limit the number of gRPC messages that arrive at the same time, and the time of their arrival.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
 the largest legal message. A call that does not read uses at most the bytes of its stream's window.
-Therefore, only a few calls read at a time. All other calls wait in a line; the newest waiting call
-reads next. A client that sends only headers loses its place after about `patience` seconds if a
-call waits.
+Therefore, only a few calls read a message at the same time. Other calls wait in a line, and the
+newest waiting call is the next call that reads. A client that sends only headers loses its place
+after about `patience` seconds if another call waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RefusedError(Exception):
         reason: reason of the refusal, as a label of metrics.
         code: of the call.
         text: error message for the client.
-        aborted: exception that has already ended the call, to raise in the call's handler. Default:
+        aborted: exception that has already ended the call; the call's handler raises it. Default:
             none.
     """
 
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """A call that has a place and reads its message."""
+    """A gRPC call that has a place for reading, and that reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since

@@ -55,7 +55,7 @@ class Limits:
         """Return the limits for requests to a network.
 
         The limit of elements is the size of the network's inputs with `rows` rows, if this size is
-        known. The limit of body bytes follows from the limit of elements.
+        known. The limit of body bytes is computed from the limit of elements.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)

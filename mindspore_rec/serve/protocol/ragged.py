@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joins the inputs of several requests into the inputs of one request.
+    """Concatenates the inputs of several requests to the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -44,7 +44,7 @@ class Ragged:
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
 
     def joined(self, parts: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs of several requests, joined in the order of the requests."""
+        """Return the inputs of several requests, concatenated in the order of the requests."""
         made = []
         for i in range(len(parts[0])):
             arrays = [part[i] for part in parts]
@@ -67,8 +67,7 @@ def with_starts(
     Args:
         inputs: the network's inputs.
         given: inputs of a request by name. The `data` of an input of values may be one list per
-            row, with the shape `[rows, -1]`. In this case, the request must not contain the input's
-            offsets.
+            row, with the shape `[rows, -1]`. Such a request must not contain the input's offsets.
 
     Raises:
         RequestError: an input of shape `[rows, -1]` does not have one list per row; or the lists'

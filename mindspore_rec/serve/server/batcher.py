@@ -75,7 +75,9 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future if it is not done; call this in the future's thread."""
+        """Complete the request's future if it is not done. Call `tell` in the future's event
+        loop.
+        """
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -144,8 +146,8 @@ class Batcher:
         """Queue a request from a thread.
 
         Args:
-            inputs: as for `Predictor.predict`; if requests are batched, all arrays have the same
-                first dimension.
+            inputs: inputs of the network, see `Predictor.predict`; if requests are batched, all
+                arrays have the same first dimension.
 
         Raises:
             BusyError: too many requests are already waiting, or the batcher is closed.
@@ -191,7 +193,7 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # After this, the futures of threads cannot be cancelled, so setting a result cannot
+            # From here on, the futures of threads cannot be cancelled, so setting a result cannot
             # fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
@@ -250,7 +252,7 @@ class Batcher:
         return answers
 
     def _joined(self, parts: list[Inputs]) -> list[Any]:
-        """Return the inputs of a batch's requests, joined in the order of the requests."""
+        """Return the inputs of a batch's requests, concatenated in the order of the requests."""
         if len(parts) == 1:
             return [parts[0]] if isinstance(parts[0], pa.RecordBatch) else list(parts[0])
         if isinstance(parts[0], pa.RecordBatch):

@@ -74,8 +74,8 @@ class GrpcFront:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
-        # Before the model's name is read, a request may be as large as any model allows. Before the
-        # name is read, the message is only split, and only the names in the message are decoded.
+        # Before the model's name is read, the size limit of a request is the largest limit of all
+        # models. The message is only split, and only the names in the message are decoded.
         counted = 0
         counter = self._front.held
         try:

@@ -50,7 +50,7 @@ def read_message(kind: Any, data: bytes) -> Any:
     """Return a message.
 
     Raises:
-        RequestError: the bytes are not a message of this kind.
+        RequestError: the bytes are not a message of type `kind`.
     """
     try:
         return kind.FromString(data)
@@ -76,10 +76,10 @@ def read_asked(data: bytes, *most_fields: int) -> Asked:
 
     Args:
         data: its bytes.
-        most_fields: as for `split_infer`.
+        most_fields: see `split_infer`.
 
     Raises:
-        ManyFieldsError, RequestError: as for `split_infer`.
+        ManyFieldsError, RequestError: see `split_infer`.
     """
     parts = split_infer(data, *most_fields)
     return Asked(read_message(_ASKED, parts.rest), parts)

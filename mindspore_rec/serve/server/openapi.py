@@ -45,7 +45,7 @@ def openapi_page(
         models: models of the server; the page contains an example request for each model that
             answers requests.
         control: whether clients may load and unload models. If False, the page does not list the
-            operations for loading. Default: False.
+            operations that load and unload models. Default: False.
         security: requirements for clients. Default: none.
 
     Example:

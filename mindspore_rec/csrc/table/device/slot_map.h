@@ -37,8 +37,8 @@ class SlotMap {
   // Assigns a slot to a key that has no slot yet. If no slot is free, removes the first victim and
   // uses its slot. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
-  // Removes the key of the slot. An unpinned slot is free at once; a pinned slot is free from the
-  // next step on.
+  // Removes the key of the slot. If the slot is not pinned, it can be reused at once. If the slot
+  // is pinned, it can be reused after the next call of NextStep.
   void Free(uint32_t slot);
   void Clear();
   // Unpins all slots.
