@@ -58,8 +58,8 @@ def propose_admission(
     Args:
         batches: int64 keys of one column, one array per training batch, in the order of training.
         row_bytes: bytes of a row, as computed by `row_bytes()`.
-        least_keys: if the column has fewer different keys than this, the table is small, and
-            nothing is proposed. Default: 100,000.
+        least_keys: if the column has fewer than `least_keys` different keys, the table is small,
+            and nothing is proposed. Default: 100,000.
         thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
 
     Returns: The proposal; None if the table is small, if there are no hits, or if each threshold

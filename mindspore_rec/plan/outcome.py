@@ -14,8 +14,7 @@ class Outcome:
 
     Args:
         admission: number of occurrences that admits a key.
-        idle: a row is evicted if its key has not occurred for this many steps or seconds. None:
-            never.
+        idle: a row is evicted if its key has not occurred for `idle` steps or seconds. None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: maximum number of rows that remain after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.

@@ -5,8 +5,8 @@
 //
 // If the host can access the cache's memory, DeviceCache moves the rows. If the host cannot access
 // the cache's memory, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula
-// runs on the device. The graph then reports the lookups with a gradient, requests the slots of
-// their rows, and updates these slots.
+// runs on the device. The graph then reports which lookups have a gradient, requests the slots of
+// the rows with a gradient, and updates the rows in these slots.
 //
 // DeviceCache is a part of Table; the caller must hold the table's mutex. Throws
 // std::invalid_argument for bad arguments, and std::runtime_error if calls are in a wrong order.

@@ -19,7 +19,7 @@ namespace msrec {
 
 class QuantisedPart {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit QuantisedPart(TableParts* core) : core_(*core) {}
 
   // Throw std::invalid_argument with `what` in the message if rows are quantised.

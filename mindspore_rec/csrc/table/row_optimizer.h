@@ -16,7 +16,7 @@ namespace msrec {
 
 class RowOptimizer {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
   // True if an optimizer is bound, and `rule` has the same kind and the same number of states as
@@ -53,7 +53,8 @@ class RowOptimizer {
   // change. Any thread may call PrepareUpdate, but only one thread at a time for the same shard.
   // Cannot fail after ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
-  // Update the rows of a shard by their gradients, under the same conditions as PrepareUpdate.
+  // Apply the gradients of a shard to its rows. Any thread may call Update, but only one thread at
+  // a time for the same shard.
   void Update(const StepConstants& constants, int shard);
 
  private:

@@ -19,10 +19,10 @@ namespace msrec {
 
 class RowReader {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit RowReader(TableParts* core) : core_(*core) {}
 
-  // Return the rows of these keys in the same order; null for keys without a row. Rows in lower
+  // Return the rows of `keys`, in the order of `keys`; null for keys without a row. Rows in lower
   // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
   // Call fn with all rows that are not due for eviction, one part at a time. Requires that the

@@ -3,7 +3,7 @@
 // Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
 // locks the table's mutex, translates errors, and calls the parts of the table in the right order.
 // Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
-// device(), tiers() and similar methods return. TableEngine contains the code that several of these
+// device(), tiers() and similar methods return. TableEngine contains the code that several such
 // classes share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate adds the
@@ -173,7 +173,7 @@ class Table {
   // completed keys. Keys are processed in the order of the argument; Put processes repeated keys in
   // the order of their first occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
-  // Drop the rows of these keys; return the number of dropped rows.
+  // Drop the rows of the keys `ids`; return the number of dropped rows.
   size_t Erase(const IdView& ids);
   // Set out[i] to true if ids[i] has a row.
   void Contains(const IdView& ids, bool* out);
@@ -190,7 +190,7 @@ class Table {
   // Call fn with all rows, one part at a time, so that the table may be larger than memory. The
   // function fn must not call the table.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn);
-  // Return the rows of these keys in the same order; absent keys are marked.
+  // Return the rows of `keys`, in the order of `keys`; absent keys are marked.
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   // Call fn(keys, digests, n) with the digests (row_digest.h) of all rows, one part at a time, in
   // no fixed order. The function fn must not call the table.
@@ -201,10 +201,10 @@ class Table {
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows, with the optimizer state of new rows. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. If a tier fails while Clear
-  // opens the tiers or reads their keys for recorded changes, or if memory runs out, all rows
-  // remain. If a tier fails later in Clear, the table is empty, and the failed tier is cleared
-  // before it is used again.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. All rows remain if memory
+  // runs out, if a tier cannot be opened, or if a tier fails while Clear reads the tier's keys to
+  // record changes. If a tier fails later in Clear, the table is empty, and the failed tier is
+  // cleared before it is used again.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

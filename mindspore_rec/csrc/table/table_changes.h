@@ -32,7 +32,7 @@ class TableChanges {
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
 
-  // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
+  // Keep the digest of all rows up to date for KeptDigest, until recording stops. KeepDigest reads
   // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
   // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a

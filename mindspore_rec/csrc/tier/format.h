@@ -126,10 +126,10 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-// Throws Corruption unless EncodeManifest writes exactly this text for some valid log. In a valid
-// log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
-// below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
-// A correct checksum is not enough, because anyone can compute a checksum.
+// Throws Corruption unless `text` is exactly what EncodeManifest writes for some valid log. In a
+// valid log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids
+// are below next_id. Only the last segment may be open, and each segment has at most kMaxSlots
+// records. A correct checksum is not enough, because anyone can compute a checksum.
 Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);

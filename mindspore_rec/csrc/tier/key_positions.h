@@ -8,11 +8,12 @@
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
-// their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// entries are in the order of their hashes without sorting. A search for an absent key ends at the
-// first hash that is greater than the key's hash. A table grows in one sequential pass. A table
-// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key. A table shrinks
-// only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
+// their hashes (Amble and Knuth 1974). A search for an entry begins at the entry's home place,
+// which is proportional to the entry's hash. So insertions keep the order without sorting. A search
+// for an absent key ends at the first hash that is greater than the key's hash. A table grows in
+// one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4
+// bytes per key. A table shrinks only when it is less than 0.4 full, so it can take 31 bytes per
+// key after many erasures.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secret numbers of the process. The order of the keys

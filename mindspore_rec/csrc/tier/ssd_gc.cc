@@ -198,7 +198,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Drop the records in the batch that were overwritten or erased since they were read.
+      // Drop records of the batch that were overwritten or erased after they were read.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

@@ -15,8 +15,8 @@
 // checks all doubts together, at the latest at the end of the walk through the log. Between two
 // walks through the index, a scan reads many records. So damaged records slow a scan only by a
 // constant factor. The index may be searched for a doubt long after the record was read. No live
-// row is missed, because the index never points to a record again after it has stopped pointing to
-// the record.
+// row is missed, because an index that no longer points to a record never points to this record
+// again.
 #include <algorithm>
 #include <cstring>
 #include <optional>

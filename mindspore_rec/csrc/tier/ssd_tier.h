@@ -15,8 +15,8 @@
 //    but no later writes. An incomplete record at the end of the log is dropped. If earlier data
 //    are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
-//    still works. After a failed sync, the tier must be opened again before it can be written;
-//    other errors do not require this.
+//    still works. After a failed sync, the tier must be opened again before it can be written.
+//    After other errors, the tier can be written without opening it again.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
 //  * A Scan reads the log in order, in blocks of at most two megabytes or one row, and needs memory

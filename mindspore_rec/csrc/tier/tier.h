@@ -93,7 +93,8 @@ class Tier {
 
   // Erases every row quickly. After Clear, the rows stay erased even after kill -9 or power loss.
   // If Clear throws, or if kill -9 or power loss interrupts the call, either all rows or no rows
-  // remain. In a TierChain, this holds for each level separately.
+  // remain. A TierChain clears each level separately, so an interrupted Clear may leave one level
+  // empty and another level full.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

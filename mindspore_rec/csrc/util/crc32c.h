@@ -2,7 +2,7 @@
 //
 // CRC32C (Castagnoli, polynomial 0x1EDC6F41), the checksum of this library's files. The processor's
 // own instruction (SSE4.2, ARMv8 CRC) is chosen at run time; other processors use tables. All
-// implementations return the same value. Any thread may call these functions.
+// implementations return the same value. Any thread may call the functions in this file.
 #pragma once
 
 #include <cstddef>

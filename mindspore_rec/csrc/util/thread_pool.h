@@ -57,8 +57,8 @@ class ThreadPool {
   // fewer threads than requested, the pool has fewer threads, and reports this once on stderr.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
-  // Waits for the running loop, then changes the size. A size below 1 means 1. In a forked child of
-  // the process that created the pool, SetNumThreads has no effect.
+  // Waits until the running loop has ended, then changes the size of the pool. A size below 1 means
+  // 1. In a forked child of the process that created the pool, SetNumThreads has no effect.
   void SetNumThreads(int num_threads);
 
  private:

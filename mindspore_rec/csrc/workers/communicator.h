@@ -2,8 +2,8 @@
 //
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
 // size). A channel has one communicator on each worker. All workers make the collective calls of a
-// channel in the same order, and each worker makes them from one thread at a time. Every wait has a
-// time limit (wait_limit).
+// channel in the same order. On each worker, only one thread at a time makes collective calls.
+// Every wait has a time limit (wait_limit).
 #pragma once
 
 #include <atomic>
@@ -99,7 +99,8 @@ class Communicator {
   void GiveUp(const char* why) { DoGiveUp(why); }
 
   // Collective calls. Sizes are in bytes and have no limit. The memory to send and the memory to
-  // receive must not overlap. If a call runs out of memory, it makes the channel unusable.
+  // receive must not overlap. If memory runs out during a collective call, the channel becomes
+  // unusable.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, worker
   // 0's part first. Part r has send_bytes[r] bytes in `send`, and recv_bytes[r] bytes in `recv`.

@@ -4,7 +4,7 @@
 // owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
 // the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
 // the lookups of the rows that it owns. The lookups are done only if no owner has failed to prepare
-// them. Internal to those files.
+// them. This header is internal to the two files.
 #pragma once
 
 #include <memory>

@@ -108,7 +108,8 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // If another table got the name while this table was created, the other table is newer.
+    // If another thread has created a table of the same name in the meantime, the other table is
+    // the newer one.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;

@@ -6,8 +6,8 @@
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the
-// service has locked a table, it never waits for another worker. So the reply waits only for this
-// worker's operations on the table.
+// service has locked a table, the service never waits for another worker. So the reply waits only
+// for this worker's operations on the table.
 #pragma once
 
 #include <atomic>

@@ -308,8 +308,8 @@ class FollowedRun:
 
         Args:
             start: function that is called while no update changes the state. The function that
-                `start` returns is called after `start` has returned, and updates may run during
-                this second call.
+                `start` returns is called after `start` has returned, and updates may run during its
+                call.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.

@@ -60,11 +60,10 @@ class Predictor:
             The Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
-            this argument or the network's `set_inputs` sets the inputs, one graph for all batch
-            sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
-            makes the network without `set_inputs`, the default is the `builder_inputs` of
-            `RecCheckpoint`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
-            inputs, the predictor accepts all inputs.
+            `inputs` is set, or the network calls `set_inputs`, one graph for all batch sizes is
+            compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
+            network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`.
+            Without any of these inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:

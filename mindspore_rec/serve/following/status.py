@@ -24,7 +24,7 @@ class Status:
         version: number of training steps of the served state.
         state: id of the served state.
         saved_at: time at which training saved the state, in seconds since 1970.
-        age_seconds: seconds since then.
+        age_seconds: seconds since training saved the state.
         watermark: newest event time in the state, in seconds since 1970; None if the state has no
             event time.
         lag: number of deltas in the directory that are newer than the state.

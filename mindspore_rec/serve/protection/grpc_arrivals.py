@@ -57,8 +57,8 @@ class Arrivals:
             oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
         seconds: time limit for the arrival of a message, and also for a call's wait in line.
-        patience: if a call's message has not arrived after this many seconds, the call may lose its
-            place to a waiting call.
+        patience: if a call's message has not arrived after `patience` seconds, the call may lose
+            its place to a waiting call.
 
     Example:
         >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)
@@ -79,7 +79,8 @@ class Arrivals:
         """Return the next message of a call, or `grpc.aio.EOF`.
 
         Raises:
-            RefusedError: it did not arrive in time, or other calls needed its place.
+            RefusedError: the message did not arrive in time, or another call needed the place of
+                this call.
         """
         loop = asyncio.get_running_loop()
         if self._free:

@@ -106,7 +106,7 @@ class Batcher:
         observe: function that is called with three numbers at each call of the predictor. The
             numbers count the requests in the call, the rows in the call (0 if each request gets a
             separate call), and the requests that still wait. Default: none.
-        statistics: counter of the calls and of their times. Default: none.
+        statistics: object that counts the calls and adds up their durations. Default: none.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -158,7 +158,8 @@ class Batcher:
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
         """Queue a request from the running event loop.
 
-        When requests are answered together, a single call in the loop completes all their futures.
+        When several requests are answered together, a single call in the event loop completes the
+        futures of all these requests.
 
         Args and Raises: the same as for `submit`.
         """

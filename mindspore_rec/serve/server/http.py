@@ -144,7 +144,7 @@ class Front:
         self.coder.shutdown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
+        """Answer a request; the arguments are the arguments of an ASGI application."""
         # Nearly all requests are predictions, so test for a prediction first.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])

@@ -257,7 +257,7 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return the name, version and state of each model, and why the model is in this state.
+        """Return the name, version and state of each model, and the reason of the state.
 
         Args:
             ready: whether to return only the models that answer requests. Default: False.

@@ -31,8 +31,8 @@ class SlotMap {
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
   // Marks the key of the slot as used in this step. `frequency` is the key's total number of uses,
-  // which must not decrease while the key has a slot. Returns whether this is the key's first use
-  // in this step.
+  // which must not decrease while the key has a slot. Returns true if the key was not yet used in
+  // this step.
   bool Use(uint32_t slot, uint32_t frequency);
   // Assigns a slot to a key that has no slot yet. If no slot is free, removes the first victim and
   // uses its slot. Returns kNone if all slots are pinned.
