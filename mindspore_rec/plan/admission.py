@@ -25,7 +25,7 @@ class AdmissionProposal:
     """Savings and costs of an admission threshold, compared with no threshold.
 
     Args:
-        admission: the threshold.
+        admission: the proposed threshold.
         saved_share: share of the memory for rows and counters that the threshold saves.
         lost_share: share of the hits that the threshold loses. A hit is a lookup that reads a row
             that was trained in an earlier batch.
@@ -37,7 +37,7 @@ class AdmissionProposal:
 
     @property
     def sentence(self) -> str:
-        """The proposal in words."""
+        """The proposal as an English sentence."""
         return (
             f"In a dry run, admission {self.admission} saves {self.saved_share:.0%} of the memory "
             f"and loses {self.lost_share:.1%} of the lookups of trained rows."

@@ -39,7 +39,8 @@ class DistinctBatch:
 
 
 class KeyIndex:
-    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence. Must be closed.
+    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence; call `close` at the
+    end.
 
     Example:
         >>> index = KeyIndex()

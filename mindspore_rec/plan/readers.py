@@ -181,7 +181,7 @@ def _json_lines(path: Path, columns: Sequence[str | int]) -> Iterator[Block]:
             try:
                 table = pyarrow.json.read_json(
                     pa.BufferReader(block),
-                    # a line longer than a block of the parser would be an error
+                    # The parser raises an error for a line that is longer than a block.
                     pyarrow.json.ReadOptions(block_size=max(len(block), 1)),
                     pyarrow.json.ParseOptions(
                         explicit_schema=schema, unexpected_field_behavior="ignore"

@@ -83,10 +83,10 @@ class Plan:
     """Statistics of a log, and the outcome of each choice on this log.
 
     Args:
-        samples: rows of the log.
-        steps: training steps of one pass over the log.
-        lookups: keys looked up.
-        keys: distinct keys.
+        samples: number of rows of the log.
+        steps: number of training steps in one pass over the log.
+        lookups: number of lookups.
+        keys: number of distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one outcome for each choice.
         curves: hit rate against memory, for each kind of choice.
@@ -123,7 +123,7 @@ def simulate(
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: the log has no keys, is broken, or has no times although `idle_seconds` is set.
+        ValueError: the log has no keys, is damaged, or has no times although `idle_seconds` is set.
 
     Example:
         >>> import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a tier plan as text: one line per tier, or per choice if every choice has two tiers."""
+"""Format a tier plan as text: a line per tier, or a line per choice if all have two tiers."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 """Simulate tiers with LRU or LFU demotion: compute each key's tier and the rows that move.
 
 During the training step of a batch, the rows of the batch are in the first tier. After the batch,
-the tiers demote rows one after another. Each tier demotes the rows beyond its capacity to the next
-tier. Rows of the lowest rank are demoted first. The last tier has no limit. A row keeps its count
-when the row moves, so LFU uses counts over the whole log.
+each tier, beginning with the first, demotes the rows beyond its capacity to the next tier. Rows of
+the lowest rank are demoted first. The last tier has no limit. A row keeps its count when the row
+moves, so LFU uses counts over the whole log.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LfuTiers:
     """Tiers that demote the least often used row first (on a tie, the least recently used row).
 
     Args:
-        capacities: rows of each tier except the last tier, which has no limit.
+        capacities: maximum number of rows in each tier except the last tier, which has no limit.
     """
 
     def __init__(self, capacities: tuple[int, ...]) -> None:

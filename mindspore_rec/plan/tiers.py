@@ -24,9 +24,9 @@ class Tiers:
     Args:
         host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
             keys (float in (0, 1]).
-        remote: limit of the remote tier, in rows or as a share; None: no limit. If `lower` is
-            ('remote', 'ssd'), the limit is required. For all other values of `lower`, the limit
-            must be None.
+        remote: limit of the remote tier, in rows or as a share; None: no limit. `remote` is
+            required if `lower` is ('remote', 'ssd'), and must be None for all other values of
+            `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -129,11 +129,11 @@ class TierPlan:
     """Statistics of a log, and the outcome of each choice of tiers on this log.
 
     Args:
-        samples: rows of the log.
-        steps: training steps of one pass over the log.
+        samples: number of rows of the log.
+        steps: number of training steps in one pass over the log.
         warm_up: number of steps at the log's start that are not counted.
-        lookups: keys looked up.
-        keys: distinct keys of the log.
+        lookups: number of lookups.
+        keys: number of distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
         row_bytes: bytes of a row in host memory, including the row's index entry.
@@ -174,8 +174,8 @@ def plan_tiers(
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: an argument is out of range, the log has no keys or is broken, or the log is not
-            longer than the warm-up.
+        ValueError: an argument is out of range, the log has no keys or is damaged, or the log is
+            not longer than the warm-up.
 
     Example:
         >>> import tempfile

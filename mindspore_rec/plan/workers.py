@@ -75,7 +75,7 @@ class WorkerOutcome:
 
     Args:
         workers: N.
-        steps: whole steps of the log, of N batches each.
+        steps: number of whole steps of the log; a step has N batches.
         expected: True if the log is shorter than one step. The other fields are then expected
             values for N batches in which each key is as likely as in the log's batches.
         row_bytes: bytes of the rows of all tables on the worker with the most bytes of rows.
@@ -107,9 +107,9 @@ class WorkerPlan:
     """Statistics of a log for training on several workers.
 
     Args:
-        samples: rows of the log.
+        samples: number of rows of the log.
         batch_size: samples of one worker's batch.
-        keys: distinct keys of each table.
+        keys: number of distinct keys of each table.
         machine: speeds from which the times are predicted.
         outcomes: one outcome for each number of workers.
     """

@@ -119,7 +119,9 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer requests, in this process or in workers, until a signal; return the exit code."""
+    """Answer requests in this process or in workers until a signal arrives; return the exit
+    code.
+    """
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held

@@ -38,7 +38,7 @@ class Evictor {
 
   // ---- eviction
 
-  // Free the rows that are due for eviction, so that none remains in the table.
+  // Free all rows that are due for eviction.
   void EvictDue();
   // Move the horizon to the clock's time, and apply all rules, either at once or in the following
   // steps.

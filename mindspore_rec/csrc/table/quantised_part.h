@@ -28,7 +28,7 @@ class QuantisedPart {
   size_t MetadataBytes() const;
   // Return the current age limits of rows.
   AgeLimit Ages() const;
-  // Fill the rows of a table with a vocabulary with initial values.
+  // Give initial values to all rows of a table with a vocabulary.
   void WriteFirstRows(QuantisedRows* rows) const;
 
   // ---- requires quantised rows

@@ -35,7 +35,7 @@ class RowHandles {
   class Tags {
    public:
     Tags(const SipHash& key, uint64_t version, int64_t table, const Placement& placement);
-    // Whether a handle belongs to this table.
+    // True if the handle belongs to this table.
     bool OfTable(const int64_t* handle) const;
     // Give computes the handle of a row from the row's place and key. GiveNoRow computes the handle
     // of a key without a row.
@@ -51,7 +51,7 @@ class RowHandles {
     int64_t no_row_;
   };
 
-  // Whether a handle belongs to a key without a row.
+  // True if the handle belongs to a key without a row.
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
   // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);

@@ -123,10 +123,10 @@ class Table {
   // longer valid; after an exception, nothing has been added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values. If the new rule has another kind or another
-  // number of states than the old rule, the optimizer state of existing rows is initialized again.
-  // Returns a new, unique number for StepInput::binding. A step with the returned number throws if
-  // another optimizer has been bound since.
+  // Set the update rule of the optimizer. Existing rows keep their values. If the new rule has
+  // another kind or another number of states than the old rule, the optimizer state of existing
+  // rows is initialized again. Returns a new, unique number for StepInput::binding. A step with the
+  // returned number throws if another optimizer has been bound since.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 

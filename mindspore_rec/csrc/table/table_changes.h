@@ -38,8 +38,8 @@ class TableChanges {
   // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
   // first event time again. The digest is also dropped when a mark is set while a row's newest
   // value is in device memory that the host cannot access. After the digest was dropped, call Mark
-  // and then KeepDigest to keep a digest again. Requires a mark. If reading a row throws an
-  // exception, KeepDigest throws the exception and keeps no digest.
+  // and then KeepDigest to keep a digest again. Requires an earlier call of Mark. If reading a row
+  // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
   // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the

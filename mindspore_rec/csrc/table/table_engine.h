@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableEngine: the parts of a table, and the operations that need several parts. Table and its
-// groups of calls (TableDevice, TableTiers, ...) share one engine. A caller of the engine or of the
-// engine's parts must have locked the table's mutex (table_guard.h).
+// TableEngine: the parts of a table, and the operations that need several parts. Table and the
+// classes TableDevice, TableTiers, ... share one engine. A caller of the engine or of the engine's
+// parts must have locked the table's mutex (table_guard.h).
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ struct SegmentKeys {
 
 class Segment {
  public:
-  // Checks the file's header. Requires: the file exists and has a header. Throws Corruption,
+  // Checks the file's header. Requires: the file exists and has a header. Throws Corruption or
   // IoError.
   Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& shape);
 

@@ -21,7 +21,7 @@ namespace msrec {
 
 class SegmentWriter {
  public:
-  // Requires: a new segment.
+  // Requires: `segment` has no records yet.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
   // Number of records that can be staged now. If no record can be staged and the segment is not
@@ -42,7 +42,8 @@ class SegmentWriter {
   // sync has failed once, the state of the disk is unknown, so every later call of WriteOut, Sync
   // and Seal throws. Reads still work.
   void Sync();
-  // Ends the segment: writes the footer and the trailer, and syncs the file. Throws like Sync.
+  // Ends the segment: writes the footer and the trailer, and syncs the file. Throws the same
+  // exceptions as Sync.
   void Seal();
 
   // Returns the address of a record that is not in the file yet; returns null if the record is in

@@ -156,7 +156,8 @@ class SsdTier : public Tier {
   void AddHead();
   void StoreManifest(const SegmentTable& segments);
   void FlushLocked();
-  // Requires write_mutex_ and room. Appends as many records as fit, and returns their number.
+  // AppendRows and AppendTombstones append as many records as fit, and return the number of
+  // appended records. They require that write_mutex_ is locked and that there is room for a record.
   size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
   size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
   size_t AddSegment(std::shared_ptr<Segment> segment);  // under both
@@ -190,7 +191,8 @@ class SsdTier : public Tier {
   // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
   // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
   // changes only while `write` and `state` are both locked, so either lock is enough to read the
-  // index. The mutex `state` guards the members below, and is never held during a file access.
+  // index. The mutex `state` guards index_ and the members after it, and is never locked during a
+  // file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -3,7 +3,7 @@
 // Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
 // block of bytes, in which the caller stores value, optimizer state and metadata.
 //
-// Any thread may call any member at any time. Concurrent writes of one key take effect one after
+// Any thread may call any method at any time. Concurrent writes of one key take effect one after
 // another, in any order. For each key, Read returns the row that the key had at some moment during
 // the call.
 #pragma once
@@ -64,7 +64,7 @@ class Tier {
   // the call may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
-  // Erases the rows of keys; absent keys are ignored. Throws like Write.
+  // Erases the rows of keys; absent keys are ignored. Throws the same exceptions as Write.
   virtual void Erase(const int64_t* keys, size_t n) = 0;
 
   // Makes all earlier writes and erasures survive kill -9 and power loss.

@@ -4,8 +4,8 @@
 // row moves, the row is in two tiers. Rows are written to the first tier; if a level has more rows
 // than its limit, rows spill to the next level.
 //
-// Any thread may call Read and the counters at any time. Only one member that changes rows runs at
-// a time.
+// Any thread may call Read and read the counters at any time. Only one method that changes rows
+// runs at a time.
 #pragma once
 
 #include <atomic>

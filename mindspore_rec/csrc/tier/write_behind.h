@@ -86,7 +86,8 @@ class WriteBehind {
 
  private:
   void Push(std::shared_ptr<Part> part);
-  // Waits until fn() is true. Throws if the tier fails during the wait. Requires the lock.
+  // Waits until fn() is true. Throws if the tier fails during the wait. Requires that `lock` is
+  // locked.
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();

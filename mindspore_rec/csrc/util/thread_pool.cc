@@ -60,7 +60,8 @@ int DefaultThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// True while this thread runs a task. A loop inside a task runs inline.
+// True while this thread runs a task. If a task calls ParallelFor, the task's thread runs the inner
+// loop alone.
 thread_local bool inside_task = false;
 thread_local int alone = 0;  // scopes of ThreadPool::Alone
 

@@ -17,8 +17,8 @@
 
 namespace msrec {
 
-// A failure between workers. After a timeout, the message begins with this worker's rank, and names
-// the exchange that was waiting.
+// Thrown if workers can no longer communicate, or do not run the same operation. After a timeout,
+// the message begins with this worker's rank, and names the exchange that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -90,7 +90,7 @@ class Communicator {
   bool busy() const { return busy_.load(); }
 
   // Returns a text about a collective call that has waited for a long time, or "" if there is no
-  // such call. Any thread may call waiting.
+  // such call. Any thread may call waiting().
   std::string waiting() const;
 
   // Make the channel unusable, because this worker cannot continue as the other workers expect.

@@ -57,8 +57,8 @@ class WorkerGroup {
   // RowsBefore assumes that each sample has the same number of rows. Before the first BeginStep,
   // all workers are assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
-  // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
-  // sends no keys.
+  // True if this worker has no samples in the current step. An idle worker takes part in exchanges,
+  // but sends no keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:

@@ -4,7 +4,7 @@
 // owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
 // the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
 // the lookups of the rows that it owns. The lookups are done only if no owner has failed to prepare
-// them. This header is internal to the two files.
+// them. This header is internal to lookup_exchange.cc and lookup_messages.cc.
 #pragma once
 
 #include <memory>
@@ -83,7 +83,7 @@ class LookupExchange {
   Collective all_;
   std::vector<One> lookups_;
   TableTasks<ShardedTable*> tasks_;
-  // Working memory for the return of the rows.
+  // Working memory for sending rows back to the workers that requested them.
   std::vector<char*> rows_;              // the first row, by lookup and worker
   std::vector<const One*> travelling_;   // lookups whose rows come from other workers
   std::vector<const char*> next_rows_;   // by such lookup: the row to copy next

@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Locked access to this process's registry.
+// Access to this process's registry, which stays locked as long as the object exists.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {

@@ -43,7 +43,7 @@ class FollowedRun:
         pulse: record of the checks of the run's directory. Default: a new Pulse.
 
     Attributes:
-        served: the state.
+        served: the served state.
         pulse: record of the checks of the run's directory.
 
     Raises:

@@ -218,7 +218,7 @@ class Predictor:
             *inputs: arrays or Tensors, in the order of the network's arguments. For a key without a
                 row, a lookup returns the table's default value. With `features`, the only input is
                 the raw columns, as a dict of lists or arrays, a DataFrame or an Arrow RecordBatch.
-                The label may be missing.
+                The label column may be missing.
 
         Raises:
             TypeError, ValueError: the network or a feature does not accept the inputs.

@@ -25,7 +25,7 @@ class ServedInProcess(Served):
     Answers wait only while a change is copied, not while files are read, checked and decoded.
 
     Args:
-        opener: makes the network.
+        opener: object that opens the network.
         features: see `Predictor`. Default: the pipeline of the network's builder.
         rows: see `Predictor`. Default: 'float32'.
         tiers: see `Predictor`, already checked. Default: none.

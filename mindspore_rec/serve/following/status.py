@@ -88,7 +88,8 @@ class Status:
 
         Args:
             path: directory of the run.
-            entry: its manifest gives the run, the version, the state and the times.
+            entry: newest applied checkpoint; its manifest contains the run, the version, the state
+                and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
                 scrub, looked_seconds: the attributes of `Status` with these names.
         """

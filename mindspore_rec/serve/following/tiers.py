@@ -36,7 +36,7 @@ class ServedTiers:
     """Tiers below host memory for the tables of one predictor.
 
     Args:
-        config: from `check_tiers`.
+        config: result of `check_tiers`.
 
     Attributes:
         names: names of the tiers, for messages.

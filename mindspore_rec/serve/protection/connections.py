@@ -34,7 +34,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     Args:
         bounds: the limits `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and
             `idle_seconds`.
-        metrics: counts refused connections.
+        metrics: object that counts refused connections.
     """
 
     sweep = _Sweep()

@@ -27,7 +27,7 @@ class RefusedError(Exception):
 
     Args:
         reason: reason of the refusal, as a label of metrics.
-        code: of the call.
+        code: gRPC status code for the call.
         text: error message for the client.
         aborted: exception that has already ended the call; the call's handler raises it. Default:
             none.

@@ -164,7 +164,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             yield request
 
     async def _message(self, method: str, handler: Any, call: _Call, last: bool = True) -> Any:
-        """Return the next message; None if there is no more, which `last` forbids."""
+        """Return the next message; if there is none, return None, or refuse the call if `last`."""
         arrivals = self._of_strangers if _is_open(method) else self._arrivals
         try:
             data = await arrivals.message(call.context)

@@ -69,7 +69,7 @@ class Guard:
 
     Args:
         app: the application.
-        metrics: counts requests.
+        metrics: object that counts requests.
         tokens: valid tokens, with the rights of each token. Default: requests need no token.
         bounds: limits.
         in_flight: counter of predictions, shared with other protocols. Default: a new counter.

@@ -126,7 +126,7 @@ class Metrics:
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:
-        """Count a refusal.
+        """Count a refused request or connection.
 
         Args:
             protocol: 'http' or 'grpc'.

@@ -88,7 +88,7 @@ class _Outcome:
 
 
 class Batcher:
-    """Threads that call the predictor, each time with all requests that are waiting.
+    """Threads that call the predictor; each call contains all requests that wait at that time.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
     is full, so a single request runs alone. A future may be cancelled as long as its request has

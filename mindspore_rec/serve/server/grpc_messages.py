@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests and responses of the Open Inference Protocol, version 2, over gRPC.
 
-Source: as `open_inference.proto`.
+The source of the protocol is named in `open_inference.proto`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ASKED, _ANSWER = message("ModelInferRequest"), message("ModelInferResponse")
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """Return a message.
+    """Return the message of type `kind` in `data`.
 
     Raises:
         RequestError: the bytes are not a message of type `kind`.
@@ -75,7 +75,7 @@ def read_asked(data: bytes, *most_fields: int) -> Asked:
     """Return a ModelInferRequest.
 
     Args:
-        data: its bytes.
+        data: bytes of the ModelInferRequest.
         most_fields: see `split_infer`.
 
     Raises:

@@ -69,7 +69,7 @@ class Front:
 
     Attributes:
         app: the ASGI application.
-        models: the models that answer.
+        models: the models that answer requests.
         routes: Starlette routes of all requests that the front answers.
 
     Example:
@@ -127,7 +127,7 @@ class Front:
         """Begin to answer requests with a predictor.
 
         Args:
-            predictor: answers the requests.
+            predictor: predictor that answers the requests.
             name: name of the model. Default: the first model.
 
         Raises:
@@ -325,7 +325,9 @@ def _route(path: str, answer: Handler, method: str = "GET") -> Route:
 
 
 async def _not_here(request: Request) -> Response:
-    """Stand for predictions, which `Front` answers itself, so that other methods get 405."""
+    """Route of predictions, so that other HTTP methods get 405; `Front` itself answers
+    predictions.
+    """
     raise HTTPException(404)
 
 

@@ -188,7 +188,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return an example request per loaded model if its inputs vary only in the first dimension."""
+    """Return an example request for each loaded model whose inputs vary only in dimension 0."""
     examples = {}
     for name in models.names:
         try:
