@@ -7,7 +7,7 @@ clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
 file to check whether the sources have changed. `setup.py` runs this file without importing the
-package. So the file must import nothing from the package.
+package. So native_core.py must not import other modules of the package.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _feed(
 
 
 class _Run:
-    """Runs the simulations of all choices, and sorts the outcomes."""
+    """Runs the simulations of all choices, and returns the outcomes and curves."""
 
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)

@@ -162,7 +162,8 @@ class Table {
   // ---- rows by key ----
 
   // If `insert` is true and the table is trainable, look up rows as LookupTrain does, but without
-  // an optimizer and without a ticket. Otherwise, look up rows as LookupEval does.
+  // an optimizer and without a ticket. If `insert` is false or the table is not trainable, look up
+  // rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   // Set the values of rows, and insert missing rows without admission. If a key occurs several
   // times, the last value is stored.

@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // The footer must begin where WriteFooter writes it, and must extend to the trailer. Then, the
-  // footer is not larger than the file, so a damaged size cannot cause a huge allocation.
+  // The footer must begin where WriteFooter writes it, and must extend to the trailer. So the
+  // footer is not larger than the file, and a damaged size cannot cause a huge allocation.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

@@ -36,10 +36,10 @@ class ThreadPool {
   // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers, and returns
   // when all tasks are done. A task may run on the caller or on any worker, and the task's result
   // must not depend on the thread. The first exception of a task is rethrown after every started
-  // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. In
-  // four cases, the caller runs all tasks alone: another call is in progress, the call is made
-  // inside a task, the calling thread has an object of the class Alone, or the process is a forked
-  // child of the process that created the pool. Tasks always compute in the default float mode,
+  // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. The
+  // caller runs all tasks alone in four cases: another call is in progress; the call is made inside
+  // a task; the calling thread has an object of the class Alone; or the process is a forked child
+  // of the process that created the pool. Tasks always compute in the default float mode,
   // independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 

@@ -17,8 +17,8 @@
 
 namespace msrec {
 
-// Thrown if workers can no longer communicate, or do not run the same operation. After a timeout,
-// the message begins with this worker's rank, and names the exchange that was waiting.
+// Thrown if the workers cannot continue together, for example after a timeout. After a timeout, the
+// message begins with this worker's rank, and names the exchange that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -106,7 +106,7 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // Because memory ran out, a request or an answer was lost. So the worker that sent the request
+    // A request or an answer was lost because memory ran out, so the worker that sent the request
     // would wait forever.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {

@@ -185,8 +185,9 @@ class Catalog:
         the newest remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but a checkpoint that they need is missing; or
-                there are only checkpoints of another run.
+            ChainError: there are newer checkpoints, but a checkpoint that the newer checkpoints
+                need is missing; or there are checkpoints of another run, and no checkpoint of the
+                applied run can be applied.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

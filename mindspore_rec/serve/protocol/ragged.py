@@ -66,12 +66,12 @@ def with_starts(
 
     Args:
         inputs: the network's inputs.
-        given: inputs of a request by name. The `data` of an input of values may be one list per
-            row, with the shape `[rows, -1]`. Such a request must not contain the input's offsets.
+        given: inputs of a request by name. If the request does not contain the offsets of an input,
+            the input's `data` may be one list per row, with the shape `[rows, -1]`.
 
     Raises:
-        RequestError: an input of shape `[rows, -1]` does not have one list per row; or the lists'
-            lengths differ from the lengths of the lists in another input with the same offsets.
+        RequestError: an input of shape `[rows, -1]` does not have one list per row; or two inputs
+            with the same offsets have lists of different lengths.
     """
     made = dict(given)
     for spec in inputs:
