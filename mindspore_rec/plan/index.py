@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index that maps keys to small numbers, and reduces batches to their distinct keys."""
+"""Index that maps keys to small numbers, and reduces a batch to its distinct keys."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a tier plan as text: a line per tier, or a line per choice if all have two tiers."""
+"""Format a tier plan: a line per tier, or a line per choice if all choices have two tiers."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
 
 @contextlib.contextmanager
 def _counted_together() -> Iterator[None]:
-    """Make all processes count in one directory; call before prometheus_client is imported."""
+    """Let all processes write counts to one directory; call before importing prometheus_client."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return

@@ -72,8 +72,8 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of `segment_bytes` bytes.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of `file_bytes` bytes. A file that contains a larger count
-  // is damaged.
+  // Maximum number of records in a file of `file_bytes` bytes. A file that states a larger number
+  // of records is damaged.
   uint64_t MostIn(uint64_t file_bytes) const;
 
   // Writes record_bytes bytes to `out`. The payload must have row_bytes bytes for a row, or `key`

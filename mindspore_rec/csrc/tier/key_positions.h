@@ -117,8 +117,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // The hash of an entry selects a place in [0, capacity). An entry that finds no free place there
-  // uses a place in [capacity, end).
+  // The hash of an entry selects a place in [0, capacity). An entry that finds no free place in [0,
+  // capacity) uses a place in [capacity, end).
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

@@ -16,7 +16,7 @@
 //    are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. After a failed sync, the tier must be opened again before it can be written.
-//    After other errors, the tier can be written without opening it again.
+//    After other errors, the tier can still be written.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
 //  * A Scan reads the log in order, in blocks of at most two megabytes or one row, and needs memory
@@ -157,7 +157,8 @@ class SsdTier : public Tier {
   void StoreManifest(const SegmentTable& segments);
   void FlushLocked();
   // AppendRows and AppendTombstones append as many records as fit, and return the number of
-  // appended records. They require that write_mutex_ is locked and that there is room for a record.
+  // appended records. AppendRows and AppendTombstones require that write_mutex_ is locked and that
+  // there is room for a record.
   size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
   size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
   size_t AddSegment(std::shared_ptr<Segment> segment);  // under both

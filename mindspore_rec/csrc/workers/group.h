@@ -14,8 +14,8 @@
 
 namespace msrec {
 
-// Channels, in the order of creation. Two threads of a worker use different channels, so the
-// threads never receive each other's messages.
+// Channels, in the order of creation. Each kind of thread uses a separate channel, so threads of
+// different kinds never wait for each other's messages.
 enum class Channel {
   kStep,        // operators of a step
   kControl,     // the main thread of Python

@@ -19,7 +19,7 @@
 namespace msrec {
 
 // Counts and times of a table's operators since the table's creation. The placement report shows
-// these counts and times.
+// the counts and times.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {

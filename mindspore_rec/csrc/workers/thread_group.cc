@@ -40,8 +40,8 @@ class ThreadCommunicator final : public Communicator {
 
  private:
   // Waits until all workers have called Meet. When Meet returns, each worker can read what the
-  // other workers wrote before they called Meet. Throws if a worker has timed out, because the
-  // other workers can no longer read the data of this worker.
+  // other workers wrote before they called Meet. Throws if any worker has timed out, because the
+  // data of the timed-out worker can no longer be read.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);

@@ -184,8 +184,8 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints after the present state; `status().error` is the reason of a
-        failure.
+        """Apply all checkpoints after the present state; `status().error` says why a checkpoint
+        failed.
 
         Raises:
             OSError: the directory cannot be read.

@@ -63,7 +63,8 @@ class Predictor:
             `inputs` is set, or the network calls `set_inputs`, one graph for all batch sizes is
             compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
             network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`.
-            Without any of these inputs, the predictor accepts all inputs.
+            If neither `inputs` nor `set_inputs` nor `builder_inputs` is set, the predictor accepts
+            all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:

@@ -5,7 +5,7 @@ gRPC passes a message to the server only when the whole message has arrived. Whi
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
 the largest legal message. A call that does not read uses at most the bytes of its stream's window.
 Therefore, only a few calls read a message at the same time. Other calls wait in a line, and the
-newest waiting call is the next call that reads. A client that sends only headers loses its place
+call that arrived last is the next call that reads. A client that sends only headers loses its place
 after about `patience` seconds if another call waits.
 """
 

@@ -75,8 +75,9 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future if it is not done. Call `tell` in the future's event
-        loop.
+        """Complete the request's future if it is not done.
+
+        For an asyncio future, call `tell` in the thread of the future's event loop.
         """
         future = self.request.future
         if self.error is not None:
