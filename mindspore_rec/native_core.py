@@ -7,7 +7,7 @@ clone's sources, Python uses the wheel's core.
 
 `setup.py` runs this file to write a digest of the sources beside the core. `build.sh` runs this
 file to check whether the sources have changed. `setup.py` runs this file without importing the
-package. So the file must import nothing from the package.
+package. So native_core.py must not import other modules of the package.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _usable_core() -> Path:
 
 
 class _Finder:
-    """Import finder that finds the core of an installed wheel.
+    """Import finder for the compiled core of an installed wheel.
 
     The finder is last in `sys.meta_path`, so Python calls the finder only if the package's folder
     has no core.

@@ -25,7 +25,7 @@ class AdmissionProposal:
     """Savings and costs of an admission threshold, compared with no threshold.
 
     Args:
-        admission: the threshold.
+        admission: the proposed threshold.
         saved_share: share of the memory for rows and counters that the threshold saves.
         lost_share: share of the hits that the threshold loses. A hit is a lookup that reads a row
             that was trained in an earlier batch.
@@ -37,7 +37,7 @@ class AdmissionProposal:
 
     @property
     def sentence(self) -> str:
-        """The proposal in words."""
+        """The proposal as an English sentence."""
         return (
             f"In a dry run, admission {self.admission} saves {self.saved_share:.0%} of the memory "
             f"and loses {self.lost_share:.1%} of the lookups of trained rows."
@@ -58,12 +58,12 @@ def propose_admission(
     Args:
         batches: int64 keys of one column, one array per training batch, in the order of training.
         row_bytes: bytes of a row, as computed by `row_bytes()`.
-        least_keys: if the column has fewer different keys than this, the table is small, and
-            nothing is proposed. Default: 100,000.
+        least_keys: if the column has fewer than `least_keys` different keys, the table is small,
+            and nothing is proposed. Default: 100,000.
         thresholds: the thresholds to try. Default: 1, 2, 3, 5 and 10.
 
-    Returns: The proposal; None if the table is small, there are no hits, or no threshold saves
-        enough memory for so few hits.
+    Returns: The proposal; None if the table is small, if there are no hits, or if each threshold
+        saves too little memory or loses too many hits.
 
     Example:
         >>> rare = np.arange(1000).reshape(10, 100)

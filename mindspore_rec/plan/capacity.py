@@ -17,8 +17,8 @@ __all__ = ["ORDERS", "CapacityRun"]
 ORDERS = ("lru", "lfu")
 
 _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
-# A rank combines frequency and position in one int64. LFU treats all counts from 2^22 - 1 on as
-# equal.
+# The rank of a row is an int64 that contains the row's frequency and the position of its last use.
+# LFU treats all counts from 2^22 - 1 on as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -27,10 +27,10 @@ _EVERY = np.iinfo(np.int64).max
 class CapacityRun:
     """Simulate one capacity and one order of eviction, with admission by count.
 
-    After each batch, the rows beyond the capacity are evicted, and their counts are reset. Order
-    'lru' evicts the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts
-    the rows with the smallest counts; a count includes the occurrences before the admission. On a
-    tie, the least recently used row is evicted first.
+    After each batch, the rows beyond the capacity are evicted, and the counts of evicted rows are
+    reset. Order 'lru' evicts the rows whose keys last occurred the longest time ago. Order 'lfu'
+    evicts the rows with the smallest counts; the count of a row includes the occurrences of the key
+    before its admission. On a tie, the least recently used row is evicted first.
 
     Args:
         capacity: maximum number of rows that remain after a batch, at least 1.
@@ -50,8 +50,8 @@ class CapacityRun:
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
         # Pool of candidates for eviction; every row outside the pool has a rank above the limit.
-        # Ranks never fall. So if a candidate's rank has risen above the limit, the candidate can be
-        # dropped from the pool.
+        # Ranks never fall. So a candidate whose rank has risen above the limit can be dropped from
+        # the pool.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 
@@ -81,7 +81,7 @@ class CapacityRun:
         self._peak_bytes = max(self._peak_bytes, self._bytes())
 
     def outcome(self) -> Outcome:
-        """Return the outcome of the batches so far."""
+        """Return the outcome of the batches that were added so far."""
         return Outcome(
             admission=self._threshold,
             idle=None,

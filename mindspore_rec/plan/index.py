@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index that maps keys to small numbers; it also reduces batches to their distinct keys."""
+"""Index that maps keys to small numbers, and reduces a batch to its distinct keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class DistinctBatch:
 
 
 class KeyIndex:
-    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence. Must be closed.
+    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence; call `close` at the
+    end.
 
     Example:
         >>> index = KeyIndex()
@@ -50,8 +51,9 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # The native hash table stores number + 1 as the bits of a row's only float. For an unknown
-        # key, the table returns 0.0. The bits of 0.0 equal the bits of the integer 0.
+        # In the native hash table, each key has a row of one float. The bits of the float are the
+        # integer n + 1, where n is the key's number. For an unknown key, the table returns 0.0. The
+        # bits of 0.0 equal the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

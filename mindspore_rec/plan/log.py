@@ -26,7 +26,7 @@ class KeyBatch:
 
     Args:
         keys: int64 `[lookups]`.
-        samples: rows of the log.
+        samples: number of rows of the log in the batch.
         time: greatest event time of the batch in whole seconds; None without a time column.
     """
 
@@ -53,8 +53,8 @@ class KeyLog:
             'auto'.
 
     Raises:
-        ValueError: an argument is out of range; or, when the log is read, a file is broken or lacks
-            a column, or a value cannot be a key or a time.
+        ValueError: an argument is out of range; or, when the log is read, a file is damaged or
+            lacks a column, or a value cannot be a key or a time.
         TypeError: when the log is read, a column is of a type that cannot be keys or times.
         OSError: a file cannot be read.
 

@@ -14,8 +14,7 @@ class Outcome:
 
     Args:
         admission: number of occurrences that admits a key.
-        idle: a row is evicted if its key has not occurred for this many steps or seconds. None:
-            never.
+        idle: a row is evicted if its key has not occurred for `idle` steps or seconds. None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: maximum number of rows that remain after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
@@ -68,9 +67,9 @@ class Curve:
 
     Args:
         label: name of the setting that changes along the curve.
-        rows: rows at each point.
-        bytes: bytes at each point.
-        hit_rate: hit rate at each point.
+        rows: number of rows at each point of the curve.
+        bytes: number of bytes at each point of the curve.
+        hit_rate: hit rate at each point of the curve.
         names: names of the points; no names if the curve has too many points.
     """
 

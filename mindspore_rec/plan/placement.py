@@ -21,7 +21,7 @@ KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # exchange headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table is small if it has fewer rows per worker than this number. A hash cannot distribute so few
+# A table is small if it has fewer rows per worker than _SMALL_ROWS. A hash cannot distribute a few
 # rows evenly.
 _SMALL_ROWS = 64
 
@@ -92,7 +92,7 @@ class Placed:
     """Load of a table on each worker, for one placement.
 
     Args:
-        rows: `[N]`, rows held.
+        rows: `[N]`, number of rows on each worker.
         touched_bytes: `[steps, N]`, bytes of rows that the worker reads and writes.
         out_bytes: `[steps, N]`, bytes that the worker sends.
         in_bytes: `[steps, N]`, bytes that the worker receives.
@@ -112,7 +112,7 @@ class TableCost:
     contains the value or the gradient, with 4 bytes per float.
 
     Args:
-        loads: keys of the table, by worker.
+        loads: rows, lookups and keys of the table on each worker.
         dim: number of floats in a row's value.
         row_bytes: bytes of a row.
     """
@@ -143,7 +143,8 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
 
     Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
     sharded, replicated or put on the least busy worker. For a small table, the chosen placement
-    makes the busiest worker's step as short as possible. Ties go to 'sharded'.
+    makes the busiest worker's step as short as possible. If 'sharded' is among the best placements,
+    'sharded' is chosen.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

@@ -40,7 +40,7 @@ def log_format(path: Path, format: str | None) -> str:
     """Return `format` or, if `format` is None, the format that the file's ending implies.
 
     Raises:
-        ValueError: the ending is unknown.
+        ValueError: the ending of the file's name is unknown.
 
     Example:
         >>> log_format(Path("day_0.tsv.gz"), None)
@@ -75,7 +75,7 @@ def read_blocks(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is broken or empty, or lacks a column.
+        ValueError: the file is damaged or empty, or lacks a column.
     """
     try:
         if format == "parquet":
@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # Rename the columns, since several columns in the file may have the same name.
+    # Rename the columns, because several columns in the file may have the same name.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:
@@ -181,7 +181,7 @@ def _json_lines(path: Path, columns: Sequence[str | int]) -> Iterator[Block]:
             try:
                 table = pyarrow.json.read_json(
                     pa.BufferReader(block),
-                    # a line longer than a block of the parser would be an error
+                    # The parser raises an error for a line that is longer than a block.
                     pyarrow.json.ReadOptions(block_size=max(len(block), 1)),
                     pyarrow.json.ParseOptions(
                         explicit_schema=schema, unexpected_field_behavior="ignore"

@@ -22,8 +22,8 @@ class SchemaLog(KeyLog):
     """Log of the keys of one table of a schema; the log can be read any number of times.
 
     As in training, the keys are the numbers in the schema's array `ids`, without padding, and the
-    values of histories. Unlike for `KeyLog`, the size of the log and its progress are counted in
-    rows, not in bytes.
+    values of histories. The size and the progress of a SchemaLog are counted in rows; other logs
+    count bytes.
 
     Args:
         rows: the rows, as `mindspore_rec.data.read` returns them with the schema, in the order of
@@ -100,7 +100,7 @@ class SchemaLog(KeyLog):
 def table_names(schema: Schema) -> list[str | None]:
     """Return the name of each table of a schema, in the order of the tables.
 
-    The table of all columns without settings of their own has the name None. Other tables that the
+    Columns without settings of their own share one table, whose name is None. Other tables that the
     schema does not name have their index as name: a network's table `dcn_v2.embedding.2` is '2'.
 
     Example:
@@ -121,7 +121,7 @@ def table_names(schema: Schema) -> list[str | None]:
 def _by_rows(
     keys: np.ndarray, counts: np.ndarray, others: np.ndarray, other_counts: np.ndarray
 ) -> np.ndarray:
-    """Return the keys of all rows; each row's keys are followed by the row's further keys.
+    """Return, for each row of the log, the row's keys in `keys`, then the row's keys in `others`.
 
     Example:
         >>> keys, others = np.array([1, 2, 3]), np.array([7, 8])

@@ -90,7 +90,7 @@ def schema_logs(rows: Rows, table: str | None) -> list[tuple[TableGroup, SchemaL
     """Return the logs of the tables in the rows' schema.
 
     Args:
-        rows: the rows.
+        rows: rows that were read with a schema.
         table: name of a table. Default: None, which means all tables.
 
     Returns:

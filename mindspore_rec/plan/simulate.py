@@ -80,13 +80,13 @@ class Choices:
 
 @dataclass
 class Plan:
-    """Figures of a log, and the outcome of each choice on this log.
+    """Statistics of a log, and the outcome of each choice on this log.
 
     Args:
-        samples: rows of the log.
-        steps: training steps of one pass over the log.
-        lookups: keys looked up.
-        keys: distinct keys.
+        samples: number of rows of the log.
+        steps: number of training steps in one pass over the log.
+        lookups: number of lookups.
+        keys: number of distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one outcome for each choice.
         curves: hit rate against memory, for each kind of choice.
@@ -117,13 +117,13 @@ def simulate(
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest. If rows are evicted by age, the simulation adds the bytes of a second
-            digest, too.
+            the row's digest. If rows are evicted by age, the simulation adds the bytes of two
+            digests per row.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: the log has no keys, is broken, or has no times although `idle_seconds` is set.
+        ValueError: the log has no keys, is damaged, or has no times although `idle_seconds` is set.
 
     Example:
         >>> import tempfile
@@ -170,7 +170,7 @@ def _feed(
 
 
 class _Run:
-    """The simulations of all choices, and the order of their outcomes."""
+    """Runs the simulations of all choices, and returns the outcomes and curves."""
 
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)

@@ -61,7 +61,7 @@ def row_bytes(
     """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
     The result excludes spare room for growth in slabs and index. The result also excludes
-    `DIGEST_BYTES`, since only some tables store digests.
+    `DIGEST_BYTES`, because only some tables store digests.
 
     Args:
         embedding_dim: number of floats in the value, 1 to 8192.

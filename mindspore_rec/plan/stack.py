@@ -2,8 +2,8 @@
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
 After each batch, an LRU table of C rows that admits every key at once contains the C most recently
-used keys. The stack distance of a lookup is the number of other keys that were used between the
-previous use of the lookup's key and the start of the batch. See Mattson, Gecsei, Slutz and Traiger,
+used keys. The stack distance of a lookup of key k is the number of other keys that were used after
+the previous use of k and before the start of the batch. See Mattson, Gecsei, Slutz and Traiger,
 "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970. A lookup finds its
 row in a table of C rows if and only if the stack distance is less than C. The stack distances are
 counted by a Fenwick tree over the times of last use (Fenwick, "A new data structure for cumulative

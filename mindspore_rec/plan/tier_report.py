@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a tier plan as text: one line per tier, or per choice if every choice has two tiers."""
+"""Format a tier plan: a line per tier, or a line per choice if all choices have two tiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["tier_text"]
 
 
 def tier_text(plan: TierPlan) -> str:
-    """Format the log's demand and, for each choice of tiers, the rows served and the rows moved."""
+    """Return a plan as text: lookups of the log, then served and moved rows per choice of tiers."""
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
         f"{plan.keys:,} distinct keys; {plan.row_bytes} bytes a row in host memory, "

@@ -2,9 +2,9 @@
 """Simulate tiers with LRU or LFU demotion: compute each key's tier and the rows that move.
 
 During the training step of a batch, the rows of the batch are in the first tier. After the batch,
-the tiers demote rows one after another. Each tier demotes the rows beyond its capacity to the next
-tier. Rows of the lowest rank are demoted first. The last tier has no limit. A row keeps its count
-when the row moves, so LFU uses counts over the whole log.
+each tier, beginning with the first, demotes the rows beyond its capacity to the next tier. Rows of
+the lowest rank are demoted first. The last tier has no limit. A row keeps its count when the row
+moves, so LFU uses counts over the whole log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
 
-# A rank combines count and position in one int64. LFU treats all counts from 2^22 - 1 on as equal.
+# The rank of a row is an int64 that contains the row's count and the position of its last use. LFU
+# treats all counts from 2^22 - 1 on as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -97,7 +98,7 @@ class LfuTiers:
     """Tiers that demote the least often used row first (on a tie, the least recently used row).
 
     Args:
-        capacities: rows of each tier except the last tier, which has no limit.
+        capacities: maximum number of rows in each tier except the last tier, which has no limit.
     """
 
     def __init__(self, capacities: tuple[int, ...]) -> None:
@@ -107,8 +108,8 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Candidates for demotion from each tier; the rank of every other row in the tier is above
-        # the limit.
+        # Candidates for demotion from each tier. All other rows in tier i have ranks above
+        # _limits[i].
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()

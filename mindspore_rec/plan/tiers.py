@@ -24,9 +24,9 @@ class Tiers:
     Args:
         host: limit of host memory, in rows (int, at least 1) or as a share of the log's distinct
             keys (float in (0, 1]).
-        remote: limit of the remote tier, in rows or as a share; None: no limit. If `lower` is
-            ('remote', 'ssd'), the limit is required. For all other values of `lower`, the limit
-            must be None.
+        remote: limit of the remote tier, in rows or as a share; None: no limit. `remote` is
+            required if `lower` is ('remote', 'ssd'), and must be None for all other values of
+            `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -80,9 +80,9 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Figures of one tier, for one choice of tiers.
+    """Statistics of one tier, for one choice of tiers.
 
-    Figures per step are means over all steps that follow the warm-up.
+    Numbers per step are means over all steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
@@ -126,14 +126,14 @@ class TierOutcome:
 
 @dataclass
 class TierPlan:
-    """Figures of a log, and the outcome of each choice of tiers on this log.
+    """Statistics of a log, and the outcome of each choice of tiers on this log.
 
     Args:
-        samples: rows of the log.
-        steps: training steps of one pass over the log.
-        warm_up: number of steps at the log's start that the figures leave out.
-        lookups: keys looked up.
-        keys: distinct keys of the log.
+        samples: number of rows of the log.
+        steps: number of training steps in one pass over the log.
+        warm_up: number of steps at the log's start that are not counted.
+        lookups: number of lookups.
+        keys: number of distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
         row_bytes: bytes of a row in host memory, including the row's index entry.
@@ -170,13 +170,12 @@ def plan_tiers(
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
-        warm_up: number of steps at the log's start that only fill the tiers and are left out of the
-            figures.
+        warm_up: number of steps at the log's start that only fill the tiers and are not counted.
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: an argument is out of range, the log has no keys or is broken, or the log is not
-            longer than the warm-up.
+        ValueError: an argument is out of range, the log has no keys or is damaged, or the log is
+            not longer than the warm-up.
 
     Example:
         >>> import tempfile

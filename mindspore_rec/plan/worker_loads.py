@@ -19,21 +19,20 @@ class WorkerLoads:
     """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
     In a step, each worker trains on one batch of the log. If the last samples of the log do not
-    fill a step, these samples are left out of the figures. If the log is shorter than one step, the
-    figures are expectations for one step; the step's batches are assumed to resemble the log's
-    batches.
+    fill a step, these samples are not counted. If the log is shorter than one step, the loads are
+    expected values for one step whose batches resemble the batches of the log.
 
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, number of the log's distinct keys that each worker owns.
         lookups: int64 `[steps, N]`, for each worker, the number of all workers' lookups of the keys
             that this worker owns.
-        received: int64 `[steps, N]`, number of keys that each worker receives as their owner. Every
+        received: int64 `[steps, N]`, number of keys that all workers send to each owner. Every
             worker sends each of its distinct keys once.
         updated: int64 `[steps, N]`, number of the global batch's distinct keys that each worker
             owns. A worker updates the rows of the keys that it owns.
         sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
-        expected: True if the log is shorter than one step; the figures are then expectations,
+        expected: True if the log is shorter than one step; the loads are then expected values,
             float64.
     """
 
@@ -47,7 +46,7 @@ class WorkerLoads:
 
     @property
     def steps(self) -> int:
-        """Number of counted steps; 1 if the figures are expectations."""
+        """Number of counted steps; 1 if the loads are expected values for one step."""
         return len(self.sent)
 
 

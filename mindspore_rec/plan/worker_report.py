@@ -32,7 +32,9 @@ _STEP_HEAD = (
 
 
 def worker_text(plan: WorkerPlan) -> str:
-    """Format the figures of the tables for each number of workers, and the predicted steps."""
+    """Return a worker plan as text: for each number of workers, its tables and the step's
+    seconds.
+    """
     machine = plan.machine
     keys = ", ".join(f"{number:,} keys of '{name}'" for name, number in plan.keys.items())
     lines = [

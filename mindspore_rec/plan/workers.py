@@ -42,7 +42,7 @@ class TableOnWorkers:
 
     An imbalance is the load of the busiest worker, divided by the mean load; 1.0 means equal
     shares. The imbalances are for rows that a hash of the key distributes, even if the placement is
-    'owner' or 'replicated'. Figures per step are means over the steps, per worker.
+    'owner' or 'replicated'. The numbers of keys and bytes are means per step and worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
@@ -75,16 +75,17 @@ class WorkerOutcome:
 
     Args:
         workers: N.
-        steps: whole steps of the log, of N batches each.
-        expected: True if the log is shorter than one step. In this case, the figures are
-            expectations for N batches in which each key is as likely as in the log's batches.
+        steps: number of whole steps of the log; a step has N batches.
+        expected: True if the log is shorter than one step. The other fields are then expected
+            values for N batches in which each key is as likely as in the log's batches.
         row_bytes: bytes of the rows of all tables on the worker with the most bytes of rows.
         tables: the tables by name.
         compute_seconds: seconds of a step's dense part, as passed to the plan.
         table_seconds: seconds of the busiest worker's lookups and updates.
         exchange_seconds: seconds of exchanging keys, rows and gradients.
         average_seconds: seconds of averaging dense gradients.
-        step_seconds: sum of the four times above.
+        step_seconds: sum of `compute_seconds`, `table_seconds`, `exchange_seconds` and
+            `average_seconds`.
         samples_per_second: samples per second of all workers; None if the step takes no time.
     """
 
@@ -103,12 +104,12 @@ class WorkerOutcome:
 
 @dataclass
 class WorkerPlan:
-    """Figures of a log for training on several workers.
+    """Statistics of a log for training on several workers.
 
     Args:
-        samples: rows of the log.
+        samples: number of rows of the log.
         batch_size: samples of one worker's batch.
-        keys: distinct keys of each table.
+        keys: number of distinct keys of each table.
         machine: speeds from which the times are predicted.
         outcomes: one outcome for each number of workers.
     """
@@ -153,7 +154,7 @@ def plan_workers(
         progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: an argument is out of range, or a log has no keys or is broken.
+        ValueError: an argument is out of range, or a log has no keys or is damaged.
 
     Example:
         >>> import tempfile

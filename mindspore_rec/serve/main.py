@@ -119,7 +119,9 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer requests, in this process or in workers, until a signal; return the exit code."""
+    """Answer requests in this process or in workers until a signal arrives; return the exit
+    code.
+    """
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held
@@ -158,7 +160,7 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
 
 @contextlib.contextmanager
 def _counted_together() -> Iterator[None]:
-    """Make all processes share files of counts; call before prometheus_client is imported."""
+    """Let all processes write counts to one directory; call before importing prometheus_client."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return
@@ -194,9 +196,9 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
 def _work(shared: Shared, number: int, protection: Protection) -> int:
     """Answer requests in one of several processes.
 
-    Before there is a state, only the first process listens; this process tells clients that there
-    is no state. After the first answer with a state, no process may tell clients that there is no
-    state.
+    Before a checkpoint is loaded, only the first process listens, and tells clients that the model
+    is not ready. After the first prediction, no process may tell clients that the model is not
+    ready.
     """
     options = shared.options
     early = number == 0 and not shared.answers
@@ -235,7 +237,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import the modules of all processes except ONNX Runtime, because a fork loses its threads.
+    """Import the modules of all processes, except ONNX Runtime, whose threads a fork would lose.
 
     Forked processes share the memory of the imported modules, and start faster than new processes.
     """
@@ -264,7 +266,7 @@ def _answer(
         options: options of the command.
         listener: the listening socket.
         makers: names of the models, and functions that make their predictors.
-        protection: the checks that requests pass.
+        protection: the checks that each request must pass.
         answers: function that is called when all models can answer.
         early: whether to listen before the models can answer.
         says: line that is printed when the server listens. Default: none.
@@ -334,7 +336,7 @@ def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown if a daemon thread still runs.
 
     A daemon thread that loads a model may be waiting for a tier in native code. The interpreter's
-    shutdown would end the thread inside the native code.
+    shutdown would end such a thread in the middle of the native code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

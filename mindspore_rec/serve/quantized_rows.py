@@ -16,9 +16,9 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for tables that are often read and rarely changed.
 
-    Any thread may call the methods. Several lookups may run in parallel, but during a change, no
-    other call runs. Therefore, no lookup returns a half-changed state. For a key without a row, or
-    an id outside the vocabulary, a lookup returns `unknown`.
+    Any thread may call the methods. Several lookups may run in parallel, but no other call runs
+    while rows are changed. Therefore, no lookup returns a half-changed state. For a key without a
+    row, or an id outside the vocabulary, a lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
@@ -56,7 +56,7 @@ class QuantizedRows:
         self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set rows; if a key occurs twice, its last row counts.
+        """Set rows; if a key occurs several times, the last row is stored.
 
         Args:
             keys: int32 or int64 `[n]`.

@@ -3,10 +3,10 @@
 // DeviceCache: lookups and steps of a table whose rows are in the slots of a device cache
 // (device_rows.h) during training. A slot is a row's place in the cache.
 //
-// If the host shares the cache's memory, DeviceCache moves the rows. If the memory is not shared,
-// the caller moves rows (RowMoves, FinishMove), and the optimizer's formula runs on the device. The
-// graph then reports the lookups with a gradient, requests the slots of their rows, and updates
-// these slots.
+// If the host can access the cache's memory, DeviceCache moves the rows. If the host cannot access
+// the cache's memory, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula
+// runs on the device. The graph then reports which lookups have a gradient, requests the slots of
+// the rows with a gradient, and updates the rows in these slots.
 //
 // DeviceCache is a part of Table; the caller must hold the table's mutex. Throws
 // std::invalid_argument for bad arguments, and std::runtime_error if calls are in a wrong order.
@@ -28,8 +28,8 @@
 
 namespace msrec {
 
-// Rows for the caller to move. First, the rows in out_slots move from the device to the host. Then
-// in_values [n, dim] and in_states [n, state width] move into in_slots [n].
+// Rows that the caller must move. First, the rows in out_slots move from the device to the host.
+// Then in_values [n, dim] and in_states [n, state width] move into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
   std::vector<int32_t> in_slots;
@@ -39,16 +39,17 @@ struct RowMoves {
 
 class DeviceCache {
  public:
-  // `values` is [rows + 3, dim] and belongs to the caller; `values` is null if the memory is not
-  // shared. Requires that core and lookup, which finds rows on the host, outlive this object.
+  // `values` is [rows + 3, dim] and belongs to the caller; `values` is null if the host cannot
+  // access the cache's memory. Requires that core and lookup outlive this object; lookup finds rows
+  // on the host.
   DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }
   // Sets the address of the matrix of states [rows + 3, state width]; the address is null if the
-  // memory is not shared.
+  // host cannot access the cache's memory.
   void SetStates(float* states);
-  // Throws unless the cache's memory is shared. If `shared` is false, throws if the memory is
-  // shared.
+  // Throws std::invalid_argument if `shared` is true and the host cannot access the cache's memory,
+  // or if `shared` is false and the host can access the cache's memory.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
@@ -56,12 +57,13 @@ class DeviceCache {
 
   // Inserts missing rows, and counts and touches all rows, as a training lookup does. Writes the
   // slot of each id's row to `slots` [ids.size] and returns the lookup's ticket. If Prepare was
-  // called for these ids before, the result of Prepare is used. If the memory is not shared,
-  // Prepare must have been called. `values` is the cache's current address, or null if this address
-  // has not changed.
+  // called for these ids before, the result of Prepare is used. If the host cannot access the
+  // cache's memory, Prepare must have been called. `values` is the cache's current address, or null
+  // if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of a later Lookup in advance. If the memory is not shared, the caller must
-  // move the rows and call FinishMove before any other call on the table.
+  // Executes in advance the part of a later Lookup that runs on the host. If the host cannot access
+  // the cache's memory, the caller must move the rows and call FinishMove before any other call on
+  // the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
@@ -78,8 +80,8 @@ class DeviceCache {
   // ---- moves
 
   // Returns the rows that FinishMove must store, because their newest values are only on the
-  // device. If the memory is shared, FetchDirty writes the changed rows back itself and returns no
-  // rows.
+  // device. If the host can access the cache's memory, FetchDirty writes the changed rows back
+  // itself and returns no rows.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
   // `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes do not match
@@ -106,8 +108,8 @@ class DeviceCache {
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. After this call, new keys may replace the keys that the
-  // step has used.
+  // Drops the step's lookups and gradients. After ForgetStep, new keys may replace the keys that
+  // the step has used.
   void ForgetStep();
 
  private:

@@ -21,10 +21,9 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// If the table exceeds its capacity, a step evicts at most this number of rows plus twice the
-// number of rows that the step inserted. The eviction of this number of rows takes about a
-// millisecond. After the capacity is lowered, several steps may be needed to evict all rows over
-// the capacity.
+// If the table exceeds its capacity, a step evicts at most kVictimsAStep rows plus twice the number
+// of rows that the step inserted. The eviction of 16,384 rows takes about a millisecond. After the
+// capacity is lowered, several steps may be needed to evict all rows over the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -73,8 +72,8 @@ void Evictor::FinishStep() {
     EvictSlice();
   } catch (const std::exception&) {
     // The rows are already updated, so an exception would make the caller repeat the update. A row
-    // is either evicted or unchanged. Due rows are already invisible. In the next step, the number
-    // of rows over the capacity is computed again.
+    // is either evicted or unchanged. Lookups already ignore the rows that are due for eviction. In
+    // the next step, the number of rows over the capacity is computed again.
     if (core_.cache != nullptr) core_.cache->eviction.NoteFailure();
   }
 }
@@ -108,9 +107,9 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Evict the rows that are due for eviction before the clock is set back, because an earlier clock
-  // would make these rows visible again. If the clock moves forward, rows that are due for eviction
-  // stay due.
+  // Before the clock is set back, evict the rows that are due for eviction, because an earlier
+  // clock would make these rows visible again. If the clock moves forward, rows that are due for
+  // eviction stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evictor: decides which rows of a table are evicted, and when. A row is evicted because of its age
-// at the horizon, because of its norm, or because the table exceeds its capacity. Rows that are due
-// for eviction are invisible at once. A sweep frees the memory of rows due for eviction, one slice
-// per step. The evictor keeps the table's clock and the horizon, which is the time at which ages
-// are measured. Evictor is a part of a table; the caller must hold the table's mutex.
+// Evictor: decides which rows of a table are evicted, and when. A row is evicted because the row is
+// too old, because the row's norm is too small, or because the table exceeds its capacity. As soon
+// as a row is due for eviction, lookups ignore the row. A sweep frees the memory of rows due for
+// eviction, one slice per step. The evictor keeps the table's clock and the horizon, which is the
+// time at which ages are measured. Evictor is a part of a table; the caller must hold the table's
+// mutex.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ class Evictor {
 
   // ---- the clock
 
-  // End a step: advance the clock, and evict the rows of one slice that are due for eviction, and
-  // rows over the capacity. If a tier fails or memory is short, a later step does the eviction.
+  // End a step: advance the clock, evict the due rows in one slice of the table, and evict rows
+  // over the capacity. If a tier fails or memory is short, a later step does the eviction.
   void FinishStep();
   // Set the event time of the next batch. A time older than the watermark has no effect.
   void SetEventTime(int64_t seconds);
@@ -37,7 +38,7 @@ class Evictor {
 
   // ---- eviction
 
-  // Free the rows that are due for eviction, so that none remains in the table.
+  // Free all rows that are due for eviction.
   void EvictDue();
   // Move the horizon to the clock's time, and apply all rules, either at once or in the following
   // steps.
@@ -47,7 +48,8 @@ class Evictor {
   // Set the horizon to the clock's time, and update the epochs for the clock's time. With
   // Eviction::on_trigger, the horizon does not change.
   void FollowClock();
-  // Evict the rows of one slice that are due for eviction, and rows over the capacity.
+  // In one slice of the table, evict the rows that are due for eviction. Also evict rows over the
+  // capacity.
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;

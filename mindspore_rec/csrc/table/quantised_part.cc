@@ -48,7 +48,7 @@ void InParts(const TableCore& core, const IdView& keys, const RowArrays& ages, c
 
 }  // namespace
 
-// Rows of a vocabulary that were never set have their first values.
+// In a table with a vocabulary, rows that were never set have their initial values.
 void QuantisedPart::WriteFirstRows(QuantisedRows* rows) const {
   const auto vocabulary = static_cast<size_t>(core_.config.vocabulary);
   const auto dim = static_cast<size_t>(core_.config.dim);

@@ -19,7 +19,7 @@ namespace msrec {
 
 class QuantisedPart {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit QuantisedPart(TableParts* core) : core_(*core) {}
 
   // Throw std::invalid_argument with `what` in the message if rows are quantised.
@@ -28,7 +28,7 @@ class QuantisedPart {
   size_t MetadataBytes() const;
   // Return the current age limits of rows.
   AgeLimit Ages() const;
-  // Fill the rows of a vocabulary with first values.
+  // Give initial values to all rows of a table with a vocabulary.
   void WriteFirstRows(QuantisedRows* rows) const;
 
   // ---- requires quantised rows
@@ -39,7 +39,7 @@ class QuantisedPart {
   ExportedRows Export(const IdView& keys, bool with_state) const;
   // Call fn with all rows, one part at a time.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
-  // Quantise values; null columns of `ages` are zeros.
+  // Quantise values and store the rows. A null array in `ages` means that all its elements are 0.
   void Put(const IdView& keys, const float* values, const RowArrays& ages);
   // Set rows that are already quantised, as TableQuantised::ImportCodes does.
   void PutCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);

@@ -11,10 +11,10 @@
 // index replaces the highest 12 bits of the tag. A worker that receives another worker's handle
 // writes the id of its own table into the handle. The tag is a hash with a secret key of the table.
 // The hash covers the row's key, the row's place, and the structure version at the handle's
-// creation. In a table with lower tiers, the hash also covers the step. So only handles that the
-// table has created are accepted. The version changes when a row leaves the table and when rows get
-// another layout. So an accepted handle always belongs to its original row. RowHandles is a part of
-// a table; the caller must hold the table's mutex.
+// creation. In a table with lower tiers, the hash also covers the number of the current step. So
+// only handles that the table has created are accepted. The version changes when a row leaves the
+// table and when rows get another layout. So an accepted handle always belongs to its original row.
+// RowHandles is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class RowHandles {
   class Tags {
    public:
     Tags(const SipHash& key, uint64_t version, int64_t table, const Placement& placement);
-    // Whether a handle belongs to this table.
+    // True if the handle belongs to this table.
     bool OfTable(const int64_t* handle) const;
     // Give computes the handle of a row from the row's place and key. GiveNoRow computes the handle
     // of a key without a row.
@@ -51,7 +51,7 @@ class RowHandles {
     int64_t no_row_;
   };
 
-  // Whether a handle belongs to a key without a row.
+  // True if the handle belongs to a key without a row.
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
   // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);

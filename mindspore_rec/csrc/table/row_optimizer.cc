@@ -30,7 +30,7 @@ RowOptimizer::Relaid RowOptimizer::Relay(const Rule& rule) {
   try {
     for (auto& shard : core_.shards) relaid.stores.push_back(shard->Relaid(relaid.layout));
     if (core_.cache != nullptr) relaid.lower = core_.cache->tiers.Relay(relaid.layout);
-    // Every row starts with a new state.
+    // Every row gets a new optimizer state, so every row changes.
     core_.ReserveChanges(relaid.lower.keys, true);
   } catch (...) {
     core_.context.rule = before;

@@ -16,11 +16,11 @@ namespace msrec {
 
 class RowOptimizer {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
   // True if an optimizer is bound, and `rule` has the same kind and the same number of states as
-  // the current rule. In this case, rows keep their layout and state.
+  // the current rule. If KeepsState returns true, rows keep their layout and state.
   bool KeepsState(const Rule& rule) const;
   // Replace the rule by a rule of the same kind; the new rule's constants may differ. Return the
   // new rule's number.
@@ -35,12 +35,12 @@ class RowOptimizer {
     std::vector<std::unique_ptr<SlabStore>> stores;  // one a shard
     LowerTiers::Relaid lower;
   };
-  // Copy all rows to the layout that `rule` requires, with fresh state. If anything fails, the
-  // existing rows are unchanged.
+  // Copy all rows to the layout that `rule` requires, with new optimizer state. If anything fails,
+  // the existing rows are unchanged.
   Relaid Relay(const Rule& rule);
-  // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
-  // queue in front of the old lower tiers; the table no longer uses this queue. Returns null if
-  // there are no lower tiers.
+  // Replace all rows by the copies in `relaid`. Requires that the step's lookups were dropped.
+  // Returns the queue in front of the old lower tiers; the table no longer uses this queue. Returns
+  // null if there are no lower tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
   // Return the constants of one step. Throws if an argument of the step is out of range. Throws
@@ -49,11 +49,12 @@ class RowOptimizer {
 
   // Reserve memory for all data that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Refresh the pointers from a shard's gradients to the rows, and record that these rows change.
-  // Any thread may call this method, but only one thread at a time for the same shard. Cannot fail
-  // after ReserveUpdate.
+  // Look up the rows of a shard's gradients again if `stale` is true, and record that these rows
+  // change. Any thread may call PrepareUpdate, but only one thread at a time for the same shard.
+  // Cannot fail after ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
-  // Update the rows of a shard by their gradients, under the same conditions as PrepareUpdate.
+  // Apply the gradients of a shard to its rows. Any thread may call Update, but only one thread at
+  // a time for the same shard.
   void Update(const StepConstants& constants, int shard);
 
  private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowReader: reads rows of a table from host memory or a lower tier, with the values that an
-// evaluation uses. RowReader promotes no rows. Rows with newer values in a device cache are written
-// back first. If the host cannot access these values, std::runtime_error is thrown. RowReader is a
-// part of a table; the caller must hold the table's mutex.
+// evaluation uses. RowReader promotes no rows. If a device cache has newer values of a row, the
+// newer values are written back before the row is read. If the host cannot access the newer values,
+// std::runtime_error is thrown. RowReader is a part of a table; the caller must hold the table's
+// mutex.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +19,18 @@ namespace msrec {
 
 class RowReader {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit RowReader(TableParts* core) : core_(*core) {}
 
-  // Return the rows of these keys in the same order; null for keys without a row. Rows in lower
+  // Return the rows of `keys`, in the order of `keys`; null for keys without a row. Rows in lower
   // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
   // Call fn with all rows that are not due for eviction, one part at a time. Requires that the
   // shards have been swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
-  // Call fn with the rows that are not in host memory, one part at a time. Rows outside host memory
-  // are the rows in lower tiers, including rows due for eviction, and the rows of a static table
-  // that have no place yet.
+  // Call fn with the rows outside host memory, one part at a time. Rows outside host memory are the
+  // rows in lower tiers, including rows due for eviction, and the rows of a static table that have
+  // no place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
   // Number of rows in all tiers, including rows that are due for eviction and not swept yet.
   size_t Count() const;

@@ -29,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // The tier may be unavailable. The remaining rows of an unavailable tier have an old or
-    // abandoned layout, and no table reads such rows.
+    // The tier may be unavailable. The rows that remain in an unavailable tier have an old layout,
+    // and no table reads rows with an old layout.
   }
   engine_.ForgetStep();
   core_.lookups.Free();

@@ -2,17 +2,18 @@
 //
 // Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
 // locks the table's mutex, translates errors, and calls the parts of the table in the right order.
-// Calls that few callers need are in groups (device(), tiers(), ...). TableEngine contains the code
-// that several groups share.
+// Methods that few callers need are in separate classes (TableDevice, TableTiers, ...), which
+// device(), tiers() and similar methods return. TableEngine contains the code that several such
+// classes share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate adds the
 // gradient of the lookup that a ticket identifies. After all lookups, Step applies one optimizer
 // update to each key's summed gradient.
 //
 // Any thread may call any method. Calls on one table run one after another, and each call uses
-// several threads. A method that throws leaves the table unchanged, unless the method's comment
-// describes an exception. Throws std::invalid_argument for bad arguments, TableClosed after Close,
-// and OutOfMemory if memory runs out. Throws ForkedProcess in a forked child of the process that
+// several threads. If a method throws, the table is unchanged, unless the method's comment states
+// another result. Throws std::invalid_argument for bad arguments, TableClosed after Close, and
+// OutOfMemory if memory runs out. Throws ForkedProcess in a forked child of the process that
 // created the table. Messages name the table.
 #pragma once
 
@@ -53,8 +54,8 @@ class Table {
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
 
-  // ---- groups of calls, by subject; each group has a separate header. The groups live as long as
-  // the table.
+  // ---- groups of methods, by subject; each group has a separate header. A returned reference is
+  // valid as long as the table exists.
 
   TableDevice& device() { return device_; }
   TableTiers& tiers() { return tiers_; }
@@ -66,10 +67,10 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // Copy the rows of ids to out [ids.size, dim]. In `out`, and later in the gradient, the rows of
-  // consecutive ids are ids.stride rows apart. Insert, count and touch the rows. Returns the ticket
+  // Copy the rows of ids to out [ids.size, dim]. The rows of two consecutive ids are ids.stride
+  // rows apart, in `out` and in the gradient. Insert, count and touch the rows. Returns the ticket
   // for Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an
-  // optimizer would never learn. A bfloat16 output requires a table with bfloat16 values.
+  // optimizer would never be trained. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup would throw because of bad ids or a missing optimizer.
   // `train` is true for a training lookup, and false for an evaluation lookup.
@@ -90,9 +91,9 @@ class Table {
   // Return the sum of squares of the summed gradients of this step; each key's gradients are summed
   // first.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer. Then evict the rows of one slice that are due for eviction,
-  // and rows over the capacity. If tiers or memory prevent an eviction, a later step does the
-  // eviction.
+  // Update the rows by the optimizer. Then, in one slice of the table, evict the rows that are due
+  // for eviction. Also evict rows over the capacity. If a tier fails or memory runs out during an
+  // eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
@@ -104,7 +105,8 @@ class Table {
   void RequireTokens(float received, bool forget = false);
 
   // In a table with lower tiers, return the hash (HashIds) and the number of ids for each training
-  // lookup of the last step with training lookups. In other tables, the result is empty.
+  // lookup of the last step with training lookups. If the table has no lower tiers, the result is
+  // empty.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
   // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
@@ -118,25 +120,25 @@ class Table {
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle if a handle is from another table, is forged, or is no
-  // longer valid; in this case, nothing is added.
+  // longer valid; after an exception, nothing has been added.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values. If the new rule has another kind or another
-  // number of states than the old rule, the optimizer state of existing rows is initialized again.
-  // Returns a new, unique number for StepInput::binding. A step with this number throws if another
-  // optimizer was bound after this call.
+  // Set the update rule of the optimizer. Existing rows keep their values. If the new rule has
+  // another kind or another number of states than the old rule, the optimizer state of existing
+  // rows is initialized again. Returns a new, unique number for StepInput::binding. A step with the
+  // returned number throws if another optimizer has been bound since.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
   // ---- over workers (workers/) ----
 
-  // The next two methods are the two parts of a training lookup, so that workers can agree between
-  // the parts. PrepareLookup does all operations that may fail, and makes no visible change.
-  // FinishLookup completes the first prepared lookup as LookupTrain does. If `handles` is not null,
-  // FinishLookup completes the lookup as LookupWithHandles does, without a ticket. FinishLookup
-  // fails only if other threads have used the table since PrepareLookup and, in addition, memory
-  // runs out or a tier fails.
-  // Requires: the table is trainable and has no device cache.
+  // PrepareLookup and FinishLookup are the two parts of a training lookup. Between the parts, the
+  // workers check that no worker has failed. PrepareLookup does all operations that may fail, and
+  // makes no visible change. FinishLookup completes the first prepared lookup as LookupTrain does.
+  // If `handles` is not null, FinishLookup completes the lookup as LookupWithHandles does, without
+  // a ticket. FinishLookup fails only if other threads have used the table since PrepareLookup and,
+  // in addition, memory runs out or a tier fails. Requires: the table is trainable and has no
+  // device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
@@ -153,17 +155,18 @@ class Table {
   BagPooling NewPooling(NumberType type) const {
     return BagPooling(&core_, &core_.context.kernels->RowsOf(type, NumberType::kFloat32));
   }
-  // Throw the exceptions of CheckLookup for bad ids. The caller may also pass only the ids that a
-  // lookup's filter has dropped.
+  // Throw the exceptions that CheckLookup throws for bad ids. `ids` may be all ids of a lookup, or
+  // only the ids that the lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
   // ---- rows by key ----
 
   // If `insert` is true and the table is trainable, look up rows as LookupTrain does, but without
-  // an optimizer and without a ticket. Otherwise, look up rows as LookupEval does.
+  // an optimizer and without a ticket. If `insert` is false or the table is not trainable, look up
+  // rows as LookupEval does.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
-  // Set the values of rows, and insert missing rows without admission. If a key occurs twice, its
-  // last value counts.
+  // Set the values of rows, and insert missing rows without admission. If a key occurs several
+  // times, the last value is stored.
   //
   // If the table has lower tiers, large calls of Put, Erase, Import and SetScores are split into
   // parts. A call is large if it has more keys than a quarter of the rows that fit into host
@@ -171,14 +174,14 @@ class Table {
   // completed keys. Keys are processed in the order of the argument; Put processes repeated keys in
   // the order of their first occurrences.
   void Put(const IdView& ids, const float* values, size_t value_rows);
-  // Drop the rows of these keys; return the number of dropped rows.
+  // Drop the rows of the keys `ids`; return the number of dropped rows.
   size_t Erase(const IdView& ids);
   // Set out[i] to true if ids[i] has a row.
   void Contains(const IdView& ids, bool* out);
   // Free the rows that are due for eviction, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
-  // Return the table's data about a key, whether or not the key has a row.
+  // Return the table's data about a key. The key need not have a row.
   Explanation Explain(int64_t key);
 
   // ---- whole table ----
@@ -188,7 +191,7 @@ class Table {
   // Call fn with all rows, one part at a time, so that the table may be larger than memory. The
   // function fn must not call the table.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn);
-  // Return the rows of these keys in the same order; absent keys are marked.
+  // Return the rows of `keys`, in the order of `keys`; absent keys are marked.
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   // Call fn(keys, digests, n) with the digests (row_digest.h) of all rows, one part at a time, in
   // no fixed order. The function fn must not call the table.
@@ -197,12 +200,12 @@ class Table {
   // Put rows. A null array has the same meaning as in Shard::Import. Throws if there are states and
   // state_width does not match the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
-  // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
+  // Put rows, with the optimizer state of new rows. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. If a tier fails while Clear
-  // opens the tiers or reads their keys for recorded changes, or if memory runs out, all rows
-  // remain. If a tier fails later, the table is empty, and this tier is cleared before it is used
-  // again.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. All rows remain if memory
+  // runs out, if a tier cannot be opened, or if a tier fails while Clear reads the tier's keys to
+  // record changes. If a tier fails later in Clear, the table is empty, and the failed tier is
+  // cleared before it is used again.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableAdmission: the calls that decide which keys get rows, and the counts of keys without rows.
+// TableAdmission: the methods that decide which keys get rows, and the counts of keys without rows.
 // Any thread may call the methods of TableAdmission; the methods lock the table's mutex and throw
 // the same exceptions as Table.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableChanges: the calls that record and return a table's changes since a mark, and the calls on
-// the digest of all rows. The digest is updated whenever rows change. Any thread may call the
+// TableChanges: the methods that record and return a table's changes since a mark, and the methods
+// for the digest of all rows. The digest is updated whenever rows change. Any thread may call the
 // methods of TableChanges; the methods lock the table's mutex and throw the same exceptions as
 // Table.
 #pragma once
@@ -23,22 +23,23 @@ class TableChanges {
   // Start recording changes, unless recording has started already, and return a mark for
   // ExportSince.
   uint64_t Mark();
-  // Return the keys that changed since the mark. Each key has its row or is marked as absent. If
-  // `sweep` is true, rows due for eviction are freed first, which changes their keys. If `sweep` is
-  // false, a row due for eviction that did not change since the mark is not in the result. From the
-  // table's clock and eviction rules, a reader can find the rows due for eviction.
+  // Return the keys that changed since the mark. The result contains the row of each key, or marks
+  // the key as absent. If `sweep` is true, rows due for eviction are freed first, so their keys are
+  // in the result as absent. If `sweep` is false, rows due for eviction are in the result only if
+  // they changed since the mark. A reader of the result can compute which rows are due for eviction
+  // from the table's clock and eviction rules.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; a mark of 0 stops recording.
   void ReleaseBefore(uint64_t mark);
 
-  // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
+  // Keep the digest of all rows up to date for KeptDigest, until recording stops. KeepDigest reads
   // the rows in lower tiers and hashes all rows once. The digest is dropped if memory runs out, if
   // a static table is cleared, or if an age limit is turned on or off. The digest is also dropped
-  // if a damaged row in a lower tier is replaced, or if the table gets a first event time for the
-  // second time. The digest is also dropped when a mark is set while a row's newest value is in
-  // device memory that the host cannot access. To keep a digest again after a drop, call KeepDigest
-  // after the next mark. Requires a mark. If reading a row throws an exception, KeepDigest throws
-  // the exception and keeps no digest.
+  // if a damaged row in a lower tier is replaced, or if the table's clock was reset and gets a
+  // first event time again. The digest is also dropped when a mark is set while a row's newest
+  // value is in device memory that the host cannot access. After the digest was dropped, call Mark
+  // and then KeepDigest to keep a digest again. Requires an earlier call of Mark. If reading a row
+  // throws an exception, KeepDigest throws the exception and keeps no digest.
   void KeepDigest();
   // Return the digest of all rows, which equals the sum over Table::Digests; return no value if no
   // digest is kept. Throws std::runtime_error if a row's newest value is in device memory that the
@@ -56,9 +57,9 @@ class TableChanges {
   // first write the changed rows of the cache back to host memory, so that the digest includes
   // their newest values.
   bool DigestIsReady();
-  // Call this method before an epoch ends. If the table keeps a digest and has a device cache, the
-  // method writes the changed rows of the cache back to host memory. If a row cannot be written
-  // back, the method drops the digest.
+  // Call WriteBackForDigest before an epoch ends. If the table keeps a digest and has a device
+  // cache, the method writes the changed rows of the cache back to host memory. If a row cannot be
+  // written back, the method drops the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableClock: the calls on a table's clock. The clock counts the completed steps and stores the
+// TableClock: the methods for a table's clock. The clock counts the completed steps and stores the
 // event time; the ages of rows are measured by the clock. Any thread may call the methods of
 // TableClock; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
@@ -21,7 +21,7 @@ class TableClock {
   // no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to any moment, which may be in the past. With Eviction::on_trigger, the horizon
-  // changes only if it would otherwise be later than the clock.
+  // changes only if the horizon is later than the new clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be later than the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call the
-// methods of TableDevice; the methods lock the table's mutex and throw the same exceptions as
+// TableDevice: the methods for a table's device cache (table/device_cache.h). Any thread may call
+// the methods of TableDevice; the methods lock the table's mutex and throw the same exceptions as
 // Table. Methods that need the cache throw std::invalid_argument if the table has no cache.
 #pragma once
 
@@ -18,32 +18,35 @@ class TableDevice {
   // Requires: engine outlives this object.
   explicit TableDevice(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Creates the table's device cache. `values` is [rows + 3, dim], or null if the memory is not
-  // shared.
+  // Creates the table's device cache. `values` is [rows + 3, dim], or null if the host cannot
+  // access the cache's memory.
   void Attach(const DeviceConfig& config, float* values);
-  // Sets the address of the matrix of states. Throws std::invalid_argument if the memory is not
-  // shared. Requires an earlier call of BindOptimizer.
+  // Sets the address of the matrix of states. Throws std::invalid_argument if the host cannot
+  // access the cache's memory. Requires an earlier call of BindOptimizer.
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
   // Does the same as Table::LookupTrain, but writes the slot of each id's row in the cache instead
   // of the row. After the call, the rows of all ids are in the cache. If Prepare was called for
-  // these ids before, the result of Prepare is used. If the memory is not shared, Prepare must have
-  // been called. `values` is the cache's current address, or null if this address has not changed.
+  // these ids before, the result of Prepare is used. If the host cannot access the cache's memory,
+  // Prepare must have been called. `values` is the cache's current address, or null if this address
+  // has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of a later LookupSlots in advance. If the memory is not shared, the caller
-  // must then move the rows and call FinishMove before any other call on the table.
+  // Executes in advance the part of a later LookupSlots that runs on the host. If the host cannot
+  // access the cache's memory, the caller must then move the rows and call FinishMove before any
+  // other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Returns the changed rows on the device. The caller fetches these rows from the device and
-  // passes the rows to FinishMove. If the memory is shared, FetchDirty writes the changed rows back
-  // itself and returns no rows.
+  // Returns the changed rows on the device. The caller copies the returned rows from the device and
+  // passes the rows to FinishMove. If the host can access the cache's memory, FetchDirty writes the
+  // changed rows back itself and returns no rows.
   RowMoves FetchDirty();
   // `values` and `states` are the sizes of the arrays `out_values` and `out_states`. If the sizes
   // do not match the number of fetched rows, throws std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
-  // CountTouched returns the number of slots whose rows have a gradient. Touched writes these slots
-  // to `slots`, and the scratch slot to the remaining places. Throws std::runtime_error if `room`
-  // is too small. Requires that the memory is not shared.
+  // CountTouched returns the number of slots whose rows have a gradient. Touched writes the slots
+  // of rows with a gradient to `slots`, and the scratch slot to the remaining places. Throws
+  // std::runtime_error if `room` is too small. Requires that the host cannot access the cache's
+  // memory.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
   // Records that the gradient of lookup `ticket` has been added on the device.
@@ -55,8 +58,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. If `shared` is true, also throws if the cache's memory is
-  // not shared. If `shared` is false, also throws if the cache's memory is shared.
+  // Throws if there is no device cache. Also throws if `shared` is true and the host cannot access
+  // the cache's memory, or if `shared` is false and the host can access the cache's memory.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

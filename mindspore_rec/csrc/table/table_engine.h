@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableEngine: the parts that do a table's work, and the operations that need several parts. Table
-// and its groups of calls (TableDevice, TableTiers, ...) share one engine. A caller of the engine
-// or of the engine's parts must have locked the table's mutex (table_guard.h).
+// TableEngine: the parts of a table, and the operations that need several parts. Table and the
+// classes TableDevice, TableTiers, ... share one engine. A caller of the engine or of the engine's
+// parts must have locked the table's mutex (table_guard.h).
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ struct TableEngine {
 
   // Drop the lookups and gradients of the step.
   void ForgetStep();
-  // Do the work that follows an update of rows: advance the clock, evict the rows of one slice that
-  // are due for eviction, and evict rows over the capacity.
+  // Do the work that follows an update of rows: advance the clock, evict the due rows in one slice
+  // of the table, and evict rows over the capacity.
   void FinishStep();
   // Call fn(ids, first) for all ids. If the table has lower tiers, the ids are split into parts,
   // because all rows together might not fit into host memory. Each part is done completely or not
-  // at all. If a part fails, the message contains the number of ids in completed parts.
+  // at all. If a part fails, the error message contains the number of ids in completed parts.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableEviction: the calls that control the eviction of rows. Any thread may call the methods of
+// TableEviction: the methods that control the eviction of rows. Any thread may call the methods of
 // TableEviction; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
@@ -20,7 +20,8 @@ class TableEviction {
   explicit TableEviction(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   // Set the eviction rules; rows that are due for eviction under the old settings are evicted
-  // first. An order with scores cannot be changed to an order without scores, or the reverse.
+  // first. SetEviction cannot change from an order with scores to an order without scores, nor from
+  // an order without scores to an order with scores.
   void Set(const Eviction& eviction);
   // Move the horizon to the clock's time, and apply all rules to the whole table at once, or to one
   // slice in each of the following steps. If a tier fails or memory runs out, the eviction is still
@@ -28,9 +29,9 @@ class TableEviction {
   void Evict(bool at_once);
   // Free the rows that are already due for eviction.
   void EvictAll();
-  // Set scores for the order of eviction by score; unknown keys are skipped. Returns the number of
-  // keys whose score was set. If the table has lower tiers, large calls are split into parts, as in
-  // Table::Put.
+  // Set the scores that decide which rows are evicted first; unknown keys are skipped. Returns the
+  // number of keys whose score was set. If the table has lower tiers, large calls are split into
+  // parts, as in Table::Put.
   size_t SetScores(const IdView& keys, const float* scores);
   // Start or end the collection of evicted keys.
   void Collect(bool on);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: the data that explains a key.
+// Table: the method Explain, which returns the table's data about a key.
 #include <cmath>
 
 #include "readers/quantised_rows.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableGuard and CallScope: a call on a table creates a TableGuard first, which most methods do
-// through TableGuard::Run. This header is internal to table*.cc.
+// TableGuard and CallScope: each method of a table first creates a TableGuard. Most methods call
+// TableGuard::Run, which creates the TableGuard. This header is internal to table*.cc.
 #pragma once
 
 #include <new>

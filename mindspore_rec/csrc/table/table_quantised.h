@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h). A table may have
-// rows of int8 or int4 instead of trainable rows. Any thread may call the methods of
+// TableQuantised: the methods for rows of int8 and int4 (readers/quantised_rows.h). A table may
+// have rows of int8 or int4 instead of trainable rows. Any thread may call the methods of
 // TableQuantised; the methods lock the table's mutex and throw the same exceptions as Table.
 #pragma once
 
@@ -21,12 +21,13 @@ class TableQuantised {
   // From now on, store rows with 8 or 4 bits per number; rows are quantised when they are put or
   // imported. Quantised rows are looked up, put, imported, erased and exported like other rows.
   // Quantised rows have no optimizer, and lookups do not insert quantised rows. Rows of a static
-  // table get their first values. Requires: the table has no rows yet, no optimizer, no tiers, no
+  // table get their initial values. Requires: the table has no rows yet, no optimizer, no tiers, no
   // device cache and no recorded changes, and there is only one worker.
   void Quantise(int32_t bits);
   // Set rows that are already quantised. If memory runs out, rows of earlier parts of 2^18 keys may
   // already be set. Each row has `width` bytes: scale, offset and codes (quantised_row.h). `width`
-  // must equal the width of the table's int8 or int4 rows. Null columns of `ages` are zeros.
+  // must equal the width of the table's int8 or int4 rows. A null array in `ages` means that all
+  // its elements are 0.
   void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
   // Bits per number: 8 or 4; 0 if rows are not quantised.
   int32_t bits();

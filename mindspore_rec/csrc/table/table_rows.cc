@@ -50,8 +50,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       return engine_.quantised.Put(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
-    // If a key is repeated in a call, the key counts once and gets its last value. So if the call
-    // is split into parts, no key may be in two parts.
+    // If a call contains a key several times, the key is counted once, and its last value is
+    // stored. So if the call is split into parts, no key may be in two parts.
     std::vector<int64_t> keys;
     std::vector<size_t> last;
     IdView distinct = ids;

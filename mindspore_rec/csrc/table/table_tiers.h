@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
+// TableTiers: the methods for the tiers below a table's host memory (table/cache/). Any thread may
 // call the methods of TableTiers; the methods lock the table's mutex and throw the same exceptions
 // as Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower
 // tiers.
@@ -32,7 +32,8 @@ class TableTiers {
   // Wait until the prefetch of batch `number` has ended; return the time of the wait in seconds. If
   // the prefetch failed, throws the prefetch's exception and releases the batch.
   double PrefetchWait(int64_t number);
-  // Release batch `number` and all earlier batches; their rows may leave host memory.
+  // Release batch `number` and all earlier batches; the rows of released batches may leave host
+  // memory.
   void PrefetchDone(int64_t number);
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.

@@ -143,8 +143,8 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
-    // Every row of a vocabulary has its first value again. The stored digest does not match the
-    // first values, so the digest is dropped.
+    // Every row of a table with a vocabulary has its initial values again. The stored digest does
+    // not match the initial values, so the digest is dropped.
     if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {

@@ -76,7 +76,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
     }
     const bool more = next < extents.size() && !error;
     const unsigned want = more ? std::max(1u, ring->depth() / kFetchShare) : under_way;
-    // The kernel owns the buffers until their reads have ended, so wait for all reads.
+    // After an error, also wait for all reads under way, because the kernel may still write to the
+    // buffers.
     const int failed = ring->Submit(std::min({want, under_way, ring->depth() / kFetchShare + 1}));
     if (failed != 0 && failed != EAGAIN && failed != EBUSY) {
       // The kernel may still write to the buffers, so the buffers are never freed.
@@ -93,8 +94,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // The read was interrupted, reached the file's end, or failed. A plain read finds out
-          // which of these three cases has happened.
+          // The read was interrupted, reached the file's end, or failed. Reading the extent again
+          // with File::Read shows the cause.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// A piece of a file that consists of whole blocks.
+// Whole blocks of a file that are read together.
 struct Extent {
   const File* file;
   uint64_t offset;
@@ -26,15 +26,15 @@ struct Extent {
 
 class BatchReader {
  public:
-  // No extent may be longer than max_extent. `depth` is the maximum number of reads that one Run
-  // has in flight.
+  // No extent may be longer than max_extent. `depth` is the maximum number of reads that one call
+  // of Run has in flight.
   BatchReader(size_t max_extent, unsigned depth, bool use_io_uring);
 
   // Calls done(extent, data, bytes) once for each extent, in no fixed order, possibly on several
   // threads at once. `bytes` is smaller than requested only at the end of a file. Throws the first
   // IoError, or the first exception thrown by `done`. When Run throws, no read is in flight any
-  // more, except if io_uring_enter has failed. In this case, the buffers of the reads in flight are
-  // never freed.
+  // more, except if io_uring_enter has failed. After a failure of io_uring_enter, the buffers of
+  // the reads in flight are never freed.
   using Done = std::function<void(const Extent& extent, const char* data, size_t bytes)>;
   void Run(const std::vector<Extent>& extents, const Done& done);
 

@@ -92,7 +92,8 @@ class PosixLock : public FileLock {
  public:
   static std::unique_ptr<FileLock> Take(const std::string& path, bool exclusive) {
     Held& held = AllHeld();
-    // A fork waits for this lock, so no child inherits a descriptor that is not registered yet.
+    // A fork waits for the mutex of AllHeld(), so no child inherits a descriptor that is not
+    // registered yet.
     const std::lock_guard<std::mutex> guard(held.mutex);
     const int fd =
         ::open(path.c_str(), O_CLOEXEC | (exclusive ? O_RDWR | O_CREAT : O_RDONLY), 0644);
@@ -139,11 +140,12 @@ class PosixLock : public FileLock {
   }
 
  private:
-  // A flock() lock belongs to the open file, and forked children share the open file. So the lock
-  // would remain until all children have ended. Therefore, a child first closes its copies of the
-  // descriptors; this does not unlock the parent's file. Locks of fcntl() belong to a process. If
-  // any code in a process closed the file, the process would lose all its fcntl() locks on the
-  // file. Also, with fcntl() locks, two tables of one process could open the same directory.
+  // A flock() lock belongs to the open file, which forked children share, so the lock would remain
+  // until all children have ended. Therefore, a child first closes its copies of the descriptors;
+  // closing a copy does not unlock the parent's file. Locks of fcntl() belong to a process. If any
+  // code in a process closed the file, the process would lose all its fcntl() locks on the file.
+  // With fcntl() locks, two tables of one process could also open the same directory at the same
+  // time.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

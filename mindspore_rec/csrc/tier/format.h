@@ -13,8 +13,8 @@
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
-// a multiple of 8 bytes and to at least 16 bytes. A tombstone record lists erased keys. The payload
-// of a tombstone record consists of pairs. A pair contains an erased key, and the id of the segment
+// a multiple of 8 bytes and to at least 16 bytes. A tombstone record lists erased keys. For each
+// erased key, the payload of a tombstone record contains a pair: the key, and the id of the segment
 // in which the erasure was first recorded. The field `key` of a tombstone record contains the
 // number of pairs. The checksum also covers the segment's id and the record's index. So a record is
 // valid only at the place where it was written.
@@ -72,15 +72,16 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of `segment_bytes` bytes.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of `file_bytes` bytes. If a number in the file is above
-  // this limit, the file is damaged.
+  // Maximum number of records in a file of `file_bytes` bytes. A file that states a larger number
+  // of records is damaged.
   uint64_t MostIn(uint64_t file_bytes) const;
 
   // Writes record_bytes bytes to `out`. The payload must have row_bytes bytes for a row, or `key`
   // tombstones for a tombstone record.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
-  // Whether these record_bytes bytes are a valid record that Encode wrote for this place.
+  // True if the record_bytes bytes at `record` are a valid record that Encode wrote for the same
+  // segment and slot.
   bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
 };
 
@@ -98,7 +99,8 @@ struct SyncMark {
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
 // Decodes the sync marks in blocks 1 and 2. A block of zeros has no mark. If neither block has a
-// mark, the result is a mark of 0 records. Throws Corruption if both blocks are damaged.
+// mark, the result is a mark of 0 records. Throws Corruption if block 1 and block 2 are both
+// damaged.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {
@@ -124,14 +126,14 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-// Throws Corruption unless EncodeManifest writes exactly this text for some valid log. In a valid
-// log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
-// below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
-// A correct checksum is not enough, because anyone can compute a checksum.
+// Throws Corruption unless `text` is exactly what EncodeManifest writes for some valid log. In a
+// valid log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids
+// are below next_id. Only the last segment may be open, and each segment has at most kMaxSlots
+// records. A correct checksum is not enough, because anyone can compute a checksum.
 Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);
-// Whether the name is the name of a segment file.
+// True if `name` is the name of a segment file.
 bool IsSegmentName(const std::string& name);
 
 }  // namespace msrec

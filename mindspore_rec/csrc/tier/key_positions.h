@@ -8,17 +8,18 @@
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
-// their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// entries are in the order of their hashes without sorting. A search for an absent key ends at the
-// first hash that is greater than the key's hash. A table grows in one sequential pass. A table
-// grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key. A table shrinks
-// only when it is less than 0.4 full, so it can take 31 bytes per key after many erasures.
+// their hashes (Amble and Knuth 1974). A search for an entry begins at the entry's home place,
+// which is proportional to the entry's hash. So insertions keep the entries sorted. A search for an
+// absent key ends at the first hash that is greater than the key's hash. A table grows in one
+// sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes
+// per key. A table shrinks only when it is less than 0.4 full, so it can take 31 bytes per key
+// after many erasures.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
-// order of the parts does not depend on the secrets. The order within a part depends on the
-// secrets. If an attacker chooses only keys of a single part, this part's table becomes large. A
-// search takes no longer in a large table than in a small table, but a large table grows in larger
-// steps.
+// order of the parts does not depend on the secret numbers of the process. The order of the keys
+// within a part depends on the secret numbers. If an attacker chooses only keys of a single part,
+// this part's table becomes large. A search takes no longer in a large table than in a small table,
+// but a large table grows in larger steps.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -66,8 +67,8 @@ class KeyPositions {
     for (uint64_t part = 0; part < kParts; ++part) ForEachOf(part, fn);
   }
 
-  // Calls fn(key, position) for every key in part number `part` of the kParts parts. A key's part
-  // is the same in every process.
+  // Calls fn(key, position) for every key in part `part`, a number in [0, kParts). A key's part is
+  // the same in every process.
   static constexpr uint64_t kParts = uint64_t{1} << 12;
   template <typename Fn>
   void ForEachOf(uint64_t part, Fn fn) const {
@@ -116,8 +117,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries that do not fit into the home places use the places from
-  // `capacity` up to `end`.
+  // The hash of an entry selects a place in [0, capacity). An entry that finds no free place in [0,
+  // capacity) uses a place in [capacity, end).
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kScanBytes = size_t{1} << 20;
 constexpr uint64_t kMostReported = 1000;  // damaged records of one segment
 
-// Requires: the record is a valid record of tombstones.
+// Requires: the record is a valid tombstone record.
 std::vector<Tombstone> TombstonesOf(const char* record) {
   RecordHeader header;
   std::memcpy(&header, record, sizeof header);
@@ -92,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // The footer must be at the place where WriteFooter writes it, and must extend to the trailer.
-  // This check ensures that the memory for the footer is never larger than the file.
+  // The footer must begin where WriteFooter writes it, and must extend to the trailer. So the
+  // footer is not larger than the file, and a damaged size cannot cause a huge allocation.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {

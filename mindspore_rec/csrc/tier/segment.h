@@ -25,7 +25,7 @@ struct SegmentKeys {
 
 class Segment {
  public:
-  // Checks the file's header. Requires: the file exists and has a header. Throws Corruption,
+  // Checks the file's header. Requires: the file exists and has a header. Throws Corruption or
   // IoError.
   Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& shape);
 
@@ -43,9 +43,9 @@ class Segment {
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
-  // inconsistent, the keys are rebuilt from the records. Throws Corruption if a tombstone record is
-  // damaged. The rebuilding throws Corruption if any record is damaged, or if the file has more or
-  // fewer records than `slots`.
+  // inconsistent, LoadKeys reads the keys from the records. LoadKeys throws Corruption if a
+  // tombstone record is damaged. If keys are read from the records, LoadKeys throws Corruption if
+  // any record is damaged, or if the number of records in the file is not `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Reads the keys from the records, and returns them. Stops at the first invalid record whose
@@ -82,7 +82,7 @@ class Segment {
                       file_->path(), OffsetOf(slot));
   }
 
-  // Counts of the segment; the tier's lock protects these counts.
+  // Counts of the segment's records and bytes; the tier's lock protects the counts.
   uint64_t slots = 0;            // records that count
   uint64_t live = 0;             // rows the index points to
   uint64_t tombstone_slots = 0;  // tombstone records

@@ -48,8 +48,8 @@ void SegmentWriter::WriteOut() {
   const uint64_t padded = RoundUp(end);
   std::memset(buffer_.data() + (end - base_), 0, padded - end);
   segment_->mutable_file()->Write(base_, padded - base_, buffer_.data());
-  // The next write fills the rest of the last block. The next write also repeats the records at the
-  // block's beginning, unchanged.
+  // The next write starts at the beginning of the last block, and repeats the records that this
+  // block already contains.
   const uint64_t next_base = RoundDown(end);
   const std::lock_guard<std::mutex> lock(*state_);
   std::memmove(buffer_.data(), buffer_.data() + (next_base - base_), end - next_base);

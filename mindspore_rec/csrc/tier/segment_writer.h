@@ -5,9 +5,9 @@
 //
 // The comments in this file mention two locks of the tier. `write` is locked during every call, so
 // only one thread writes at a time. `state` guards the data that readers use: slots(),
-// written_slots(), and the published records that are only in the buffer. A method that changes
-// these data locks `state`, unless its comment requires that the caller has already locked `state`.
-// No file is accessed while `state` is locked.
+// written_slots(), and the published records that are only in the buffer. A method that changes the
+// guarded data locks `state`, unless the method's comment requires that the caller has already
+// locked `state`. No file is accessed while `state` is locked.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace msrec {
 
 class SegmentWriter {
  public:
-  // Requires: a new segment.
+  // Requires: `segment` has no records yet.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
   // Number of records that can be staged now. If no record can be staged and the segment is not
@@ -29,8 +29,8 @@ class SegmentWriter {
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 
-  // Encodes a record into the i-th free place. The record is invisible until Publish. Requires i <
-  // room().
+  // Encodes a record into the i-th free place. Readers do not find the record before Publish is
+  // called. Requires i < room().
   void Stage(size_t i, RecordKind kind, int64_t key, const void* payload);
   // Makes the next staged record part of the log. Requires the lock `state`.
   void Publish();
@@ -42,11 +42,12 @@ class SegmentWriter {
   // sync has failed once, the state of the disk is unknown, so every later call of WriteOut, Sync
   // and Seal throws. Reads still work.
   void Sync();
-  // Ends the segment: writes the footer and the trailer, and syncs the file. Throws like Sync.
+  // Ends the segment: writes the footer and the trailer, and syncs the file. Throws the same
+  // exceptions as Sync.
   void Seal();
 
-  // Returns the address of a record that is not in the file yet, null for other records. Requires
-  // `state`.
+  // Returns the address of a record that is not in the file yet; returns null if the record is in
+  // the file. Requires `state`.
   const char* Buffered(uint64_t slot) const {
     if (slot < written_slots_) return nullptr;
     return buffer_.data() + (segment_->OffsetOf(slot) - base_);

@@ -27,9 +27,9 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// The log may have up to gc_ratio records per live row, plus one segment. Because of the extra
-// segment, small tiers are not collected. Writers wait if the log exceeds its limit by about 8 %
-// plus two segments.
+// The log may have up to gc_ratio records per live row, plus the records of one segment. So a tier
+// with few rows is not collected. Writers wait if the log exceeds its limit by about 8 % plus two
+// segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;
@@ -198,7 +198,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Drop the records in the batch that were overwritten or erased since they were read.
+      // Drop records of the batch that were overwritten or erased after they were read.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

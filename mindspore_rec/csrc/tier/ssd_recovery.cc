@@ -6,8 +6,7 @@
 // record ever follows an incompletely written record.
 //
 // The directory is locked before its manifest and segments are read, because another process may
-// change an unlocked directory. A number in a file is accepted only if it is possible for the
-// file's size.
+// change an unlocked directory. A count or an offset in a file is checked against the file's size.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
@@ -23,7 +22,7 @@ namespace {
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
-// A disk reads this many bytes almost as fast as one block.
+// A disk reads kMinExtent bytes almost as fast as one block.
 constexpr size_t kMinExtent = 32 << 10;
 
 // Limit on the total buffer size of reads in flight. More large reads in flight would not make a

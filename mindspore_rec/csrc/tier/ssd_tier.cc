@@ -11,9 +11,9 @@
 namespace msrec {
 namespace {
 
-// Records that are at most this far apart are read together. In measurements, reading two more
-// blocks takes a disk about half as long as a separate read. Reading records together also saves
-// processor time.
+// Two records are read together if the distance between them is at most kMergeGap bytes. In
+// measurements, two more blocks in a read take about half the time of a separate read. Reading
+// records together also saves processor time.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
 // Maximum number of keys that are looked up in the index under one lock.
@@ -274,8 +274,8 @@ void SsdTier::AddHead() {
   try {
     StoreManifest(with);
   } catch (const IoError&) {
-    // The new manifest, which lists the segment's file, may be on the disk. So the segment's file
-    // is truncated but not removed.
+    // The segment's file is truncated but not removed, because the new manifest, which lists the
+    // file, may be on the disk.
     try {
       segment->mutable_file()->Truncate(kDataOffset);
     } catch (const IoError&) {
@@ -326,8 +326,8 @@ void SsdTier::Clear() {
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
   // The tier is cleared when StoreManifest succeeds. If StoreManifest fails, the new manifest may
-  // or may not be on the disk. This process still has all rows, so the next Flush must write the
-  // manifest again.
+  // or may not be on the disk, but this process still has all rows. So the next Flush must write
+  // the manifest again.
   manifest_stale_ = true;
   StoreManifest(*none);
   {

@@ -7,22 +7,23 @@
 //
 // Guarantees, in addition to the guarantees of Tier:
 //
-//  * Read returns the newest row of a key. If the newest row is damaged, Read throws Corruption.
-//    Every record that is read from a file is checked by CRC32C, and the index points only to the
-//    newest records.
-//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged. The tier
-//    also contains the first writes after the last Flush, up to an unknown moment. An incomplete
-//    record at the end of the log is dropped. If earlier data are damaged, Corruption is thrown.
+//  * Read returns the newest row of a key. If the newest record of the key is damaged, Read throws
+//    Corruption. Every record that is read from a file is checked by CRC32C, and the index points
+//    only to the newest records.
+//  * If a tier is opened after kill -9 or power loss, the tier contains all writes that Flush
+//    acknowledged. The tier also contains the writes after the last Flush up to an unknown moment,
+//    but no later writes. An incomplete record at the end of the log is dropped. If earlier data
+//    are damaged, Corruption is thrown.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
-//    still works. After a failed sync, the tier must be opened again before it can be written;
-//    other errors do not require this.
+//    still works. After a failed sync, the tier must be opened again before it can be written.
+//    After other errors, the tier can still be written.
 //  * While a tier is open for writing, its directory cannot be opened a second time, not even
 //    read-only (ensured by a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, at most two megabytes or one row at a time. A Scan needs memory
-//    for a few buffers of this size. If rows are appended as fast as the scan reads them, the scan
-//    finally reads the remaining rows through the index.
+//  * A Scan reads the log in order, in blocks of at most two megabytes or one row, and needs memory
+//    for a few such blocks. If rows are appended as fast as the scan reads them, the scan finally
+//    reads the remaining rows through the index.
 //
-// Any thread may call any member; Close makes all other calls end. A forked child must neither use
+// Any thread may call any method; Close makes all other calls end. A forked child must neither use
 // nor destroy a tier of its parent, because the background thread exists only in the parent.
 #pragma once
 
@@ -87,8 +88,8 @@ class SsdTier : public Tier {
   // errno of the IoError is EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
-  // Flushes and closes the tier. Later calls that read or change rows throw IoError. The tier is
-  // closed even if Close throws.
+  // Flushes and closes the tier. After Close, methods that read or change rows throw IoError. The
+  // tier is closed even if Close throws.
   void Close();
 
   // Statistics of one segment: records, live rows, tombstone records, bytes of the file.
@@ -106,8 +107,8 @@ class SsdTier : public Tier {
 
  private:
   friend class SsdScan;
-  // Segments by ordinal, null for unused ordinals. The segment table is replaced as a whole, so a
-  // reader can continue to use an old table.
+  // Segments, indexed by ordinal; null for unused ordinals. The segment table is replaced as a
+  // whole, so a reader can continue to use an old table.
   using SegmentTable = std::vector<std::shared_ptr<Segment>>;
   struct Request {
     uint64_t position;
@@ -147,15 +148,17 @@ class SsdTier : public Tier {
   uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
-  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if fewer than
-  // `spare` free segments within max_bytes would remain.
+  // Requires write_mutex_. Makes sure that the segment head_ has room. Returns false if max_bytes
+  // would leave fewer than `spare` free segments.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();
   void AddHead();
   void StoreManifest(const SegmentTable& segments);
   void FlushLocked();
-  // Requires write_mutex_ and room. Appends as many records as fit, and returns their number.
+  // AppendRows and AppendTombstones append as many records as fit, and return the number of
+  // appended records. AppendRows and AppendTombstones require that write_mutex_ is locked and that
+  // there is room for a record.
   size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
   size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
   size_t AddSegment(std::shared_ptr<Segment> segment);  // under both
@@ -163,7 +166,7 @@ class SsdTier : public Tier {
 
   // ssd_gc.cc
   void CollectorMain();
-  // The next three functions require state_mutex_.
+  // PickVictim, ShouldCollect and FarBehind require state_mutex_.
   std::shared_ptr<Segment> PickVictim(bool urgent) const;
   bool ShouldCollect() const;
   bool FarBehind() const;
@@ -189,7 +192,8 @@ class SsdTier : public Tier {
   // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
   // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
   // changes only while `write` and `state` are both locked, so either lock is enough to read the
-  // index. The mutex `state` guards the members below, and is never held during a file access.
+  // index. The mutex `state` guards index_ and the members after it, and is never locked during a
+  // file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -3,7 +3,7 @@
 // Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
 // block of bytes, in which the caller stores value, optimizer state and metadata.
 //
-// Any thread may call any member at any time. Concurrent writes of one key take effect one after
+// Any thread may call any method at any time. Concurrent writes of one key take effect one after
 // another, in any order. For each key, Read returns the row that the key had at some moment during
 // the call.
 #pragma once
@@ -41,11 +41,12 @@ class TierScan {
   virtual ~TierScan() = default;
 
   // Replaces the contents of `keys` and `rows` (n * row_bytes bytes) by the next rows. Next returns
-  // at least one and at most max(1, most) rows. Usually, Next returns at least about most / 2 rows.
-  // Next returns fewer rows at the end of the walk, at the end of a level of a TierChain, and
-  // before an error. After the last row was returned, every call of Next returns false and no rows.
-  // Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows` are undefined,
-  // and the next call reads the same rows again. If the tier is closed, every call throws.
+  // at least one and at most max(1, most) rows. Usually, Next returns at least about half of
+  // `most`. Next returns fewer rows at the end of the walk, at the end of a level of a TierChain,
+  // and before an error. After the last row was returned, every call of Next returns false and no
+  // rows. Throws IoError or Corruption. If Next throws, the contents of `keys` and `rows` are
+  // undefined, and the next call reads the same rows again. If the tier is closed, every call
+  // throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -58,12 +59,12 @@ class Tier {
   // an exception, the contents of `rows` and `found` are undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces rows. If a key occurs twice, its last row is written. If Write throws
-  // (IoError: disk full, max_bytes, ...), each key has either its old or its new row, and the call
-  // may be repeated.
+  // Inserts or replaces rows. If a key occurs several times, the last row is written. If Write
+  // throws (IoError: disk full, max_bytes, ...), each key has either its old or its new row, and
+  // the call may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
-  // Erases the rows of keys; absent keys are ignored. Throws like Write.
+  // Erases the rows of keys; absent keys are ignored. Throws the same exceptions as Write.
   virtual void Erase(const int64_t* keys, size_t n) = 0;
 
   // Makes all earlier writes and erasures survive kill -9 and power loss.
@@ -84,7 +85,7 @@ class Tier {
   // If `exact` is true, each row is returned exactly once, provided that no thread writes, erases,
   // clears or compacts during the scan's lifetime. Garbage collection waits for the end of an exact
   // scan. The collection continues during an exact scan only if a writer is out of space, or is far
-  // ahead of the collection. In this case, a row that the collection moves may be returned twice.
+  // ahead of the collection. If the collection continues, the scan may return a moved row twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
   // Sets found[i] to true if there is a row of keys[i], without reading the row.
@@ -92,7 +93,8 @@ class Tier {
 
   // Erases every row quickly. After Clear, the rows stay erased even after kill -9 or power loss.
   // If Clear throws, or if kill -9 or power loss interrupts the call, either all rows or no rows
-  // remain; a TierChain guarantees this only for each level.
+  // remain. A TierChain clears each level separately, so an interrupted Clear may leave one level
+  // empty and another level full.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

@@ -181,7 +181,8 @@ void TierChain::Spill(size_t level) {
 }
 
 // After a failed spill, erases from the lower level the rows that are still in the upper level.
-// FinishSpills runs before any other write, while the rows in the two levels are still equal.
+// FinishSpills runs before any other write, so both levels still contain equal rows of the keys in
+// `halfway_`.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

@@ -4,8 +4,8 @@
 // row moves, the row is in two tiers. Rows are written to the first tier; if a level has more rows
 // than its limit, rows spill to the next level.
 //
-// Any thread may call Read and the counters at any time. Only one member that changes rows runs at
-// a time.
+// Any thread may call Read and read the counters at any time. Only one method that changes rows
+// runs at a time.
 #pragma once
 
 #include <atomic>
@@ -61,7 +61,8 @@ class TierChain : public Tier {
   };
 
   // Calls find for the keys, level by level. During the search, rows may move to a level that was
-  // already searched. In this case, keys whose rows were not found are searched again.
+  // already searched. If rows may have moved, FindAll searches again for the keys whose rows were
+  // not found.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
@@ -70,10 +71,11 @@ class TierChain : public Tier {
   const std::vector<Level> levels_;
   std::vector<Counters> counters_;
   mutable std::mutex change_mutex_;
-  // Number of writes that have put rows into the first level. A counted write may not yet have
-  // erased older copies of the written rows from the levels below the first.
+  // Number of writes that have put rows into the first level. For a short time after a write is
+  // counted, lower levels may still contain older copies of the written rows.
   std::atomic<uint64_t> ascents_{0};
-  // Keys of a failed spill; their rows may be both in a level and in the next level.
+  // For each level, keys of a failed spill; a row of these keys may be both in this level and in
+  // the next level.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

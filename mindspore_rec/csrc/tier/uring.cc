@@ -68,7 +68,7 @@ std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   for (uint32_t i = 0; i < params.sq_entries; ++i) word(params.sq_off.array)[i] = i;
 
   // The buffers' pages are pinned once, so a read need not look up the pages. If the system's
-  // limits forbid the pinning, reads work without pinned pages.
+  // limits do not allow pinned pages, reads work without pinned pages.
   const iovec memory{ring->memory_.data(), ring->memory_.size()};
   ring->registered_ =
       ::syscall(__NR_io_uring_register, fd, IORING_REGISTER_BUFFERS, &memory, 1) == 0;

@@ -80,7 +80,7 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
   if (fn()) return;
   hurry_ = true;
   wake_.notify_all();
-  // If the tier has failed but works again before this thread wakes, error_ is null, so the wait
+  // If the tier fails, and works again before the waiting thread wakes, error_ is null, so the wait
   // continues.
   done_.wait(*lock, [&] { return fn() || (failures_ != failures && error_ != nullptr); });
   if (!fn()) std::rethrow_exception(error_);
@@ -199,8 +199,8 @@ void WriteBehind::Clear() {
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
   // The part that is being written stays in the queue until its write is done or has failed. When
-  // the write of this part has ended, the background thread clears the tier. Writes that were
-  // queued before a clear are dropped.
+  // the write has ended, the background thread clears the tier. Clearing the tier drops all writes
+  // that were queued before.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

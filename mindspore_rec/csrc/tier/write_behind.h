@@ -44,14 +44,14 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. Once Clear has returned, Read finds no rows. Changes that are still queued
+  // Erases every row. After Clear has returned, Read finds no rows. Changes that are still queued
   // are dropped. The background thread first ends the change in progress, and then clears the tier.
   // Drain waits until the tier is cleared. If Clear throws std::bad_alloc, nothing has changed.
   void Clear();
 
   // While a Pause exists, the background thread is stopped. During a Pause, the rows of the tier do
-  // not change. A change in waiting() replaces the tier's row of the same key. A thread that has
-  // created a Pause must not wait for the queue.
+  // not change. waiting() returns the queued changes, which are newer than the tier's rows of the
+  // same keys. A thread that has created a Pause must not wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);
@@ -86,12 +86,13 @@ class WriteBehind {
 
  private:
   void Push(std::shared_ptr<Part> part);
-  // Waits until fn() is true. Throws if the tier fails during the wait. Requires the lock.
+  // Waits until fn() is true. Throws if the tier fails during the wait. Requires that `lock` is
+  // locked.
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();
-  // For each key that is in the queue, sets known[i] to true, and sets found[i] and the row. `rows`
-  // may be null.
+  // For each key that is in the queue, sets known[i] to true, sets found[i], and copies the row, if
+  // any, to `rows`. `rows` may be null.
   void ReadQueue(const int64_t* keys, size_t n, char* rows, bool* found, bool* known) const;
   template <typename Below>
   void ReadBoth(const int64_t* keys, size_t n, char* rows, bool* found, Below below);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AppendLog: a list that grows at its end, in blocks that never move. Appending does not copy old
-// elements. If a change must not fail halfway, its caller can reserve room first.
+// elements. A caller that must not fail in the middle of several changes can reserve room first.
 #pragma once
 
 #include <algorithm>

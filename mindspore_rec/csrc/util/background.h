@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// Whether the calling thread is a background thread. Background threads must not join each other or
+// True if the calling thread is a background thread. Background threads must not join each other or
 // themselves.
 inline bool& IsBackground() {
   thread_local bool is = false;

@@ -3,19 +3,19 @@
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
 // secrets. When the library is loaded, each process obtains random secrets from the system. So
-// nothing outside the process may depend on this hash. The keyed hash must not affect, for
+// nothing outside the process may depend on the keyed hash. The keyed hash must not affect, for
 // example, the contents of files, the order of rows or the choice of evicted rows. The hash for
 // files, row order and eviction is in hash.h.
 //
 // A hash consists of three multiplications by secret odd numbers. Between two multiplications, a
 // shift and an XOR mix the high bits into the low bits. The keyed hash takes as many instructions
-// as the constant hash in hash.h. Each multiplication spreads any two words over the top bits, as a
-// universal hash does (multiply-shift; Dietzfelbinger et al. 1997). But a multiplication maps an
-// arithmetic progression to an arithmetic progression. After two multiplications and the shifts, no
-// arithmetic progression remains for the third multiplication. In tests with only two
-// multiplications, one seed in a hundred distributed the multiples of some power of two badly. The
-// hash prevents an attacker from choosing keys that share buckets. The hash is not a cipher: it
-// does not protect against an attacker who can observe hash values.
+// as the constant hash in hash.h. Each multiplication is a universal hash (multiply-shift;
+// Dietzfelbinger et al. 1997): the products of two different words rarely have equal top bits. But
+// a multiplication maps an arithmetic progression to an arithmetic progression. After two
+// multiplications and the shifts, no arithmetic progression remains for the third multiplication.
+// In tests with only two multiplications, one seed in a hundred distributed the multiples of some
+// power of two badly. The hash prevents an attacker from choosing keys that share buckets. The hash
+// is not a cipher: it does not protect against an attacker who can observe hash values.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,10 @@ class BucketHasher {
   uint64_t first_inverse_, second_inverse_, third_inverse_;
 };
 
-// The secrets of this process. The seed of the secrets is random, or comes from the environment
-// variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run can be
-// repeated exactly, including its memory accesses. Batches, row indexes and tier indexes have
-// separate secrets. So if keys are read from one index in the index's order, the keys do not
+// The secret factors of this process's hashes. The seed of the secrets is random, or comes from the
+// environment variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run
+// can be repeated exactly, including its memory accesses. Batches, row indexes and tier indexes
+// have separate secrets. So if keys are read from one index in the index's order, the keys do not
 // cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;

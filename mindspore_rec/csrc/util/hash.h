@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hashes on which files and other processes depend. These hashes choose a key's shard, its worker
-// and its counters in a sketch, and decide about random admission. All these hashes are pure
-// functions of their arguments. Files and other processes rely on the hashes, so changing a hash
-// changes the format.
+// and its counters in a sketch, and decide about random admission. Each hash depends only on the
+// function's arguments. Files and other processes rely on the hashes, so changing a hash changes
+// the format.
 //
 // These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
 // Places in memory must therefore be chosen by the hash in bucket_hash.h.

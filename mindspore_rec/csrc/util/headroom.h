@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequireHeadroom: before a change that cannot be undone halfway, checks that memory is available.
+// RequireHeadroom: checks that memory is available before the caller begins a change that cannot be
+// undone.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 namespace msrec {
 
 // Throws std::bad_alloc unless `bytes` bytes can be allocated now; frees the bytes at once without
-// touching them. Later small allocations in any thread find room, because malloc can use free
-// memory of all threads.
+// touching them. Small allocations that any thread makes later find room, because malloc can use
+// free memory of all threads.
 inline void RequireHeadroom(size_t bytes) {
   const std::unique_ptr<char[]> room(new char[bytes]);
   asm volatile("" : : "r"(room.get()) : "memory");  // or the compiler drops the allocation

@@ -58,8 +58,8 @@ class KeySet {
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 
-  // Returns the number of entries that are read if each key is searched once. Only tests call this
-  // method, because it searches every key.
+  // Returns the number of entries that are read if each key is searched once. Only tests call
+  // Probes, because Probes searches every key.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SipHash (Aumasson, Bernstein 2012): a keyed hash. Without the key, nobody can compute the hash of
-// a message, even from any number of known hashes of other messages. This version uses one round
-// per word and three rounds at the end. Words are hashed without the message length, because all
+// a message, even from any number of known hashes of other messages. SipHash-1-3 uses one round per
+// word and three rounds at the end. Words are hashed without the message length, because all
 // messages of a key have the same length.
 #pragma once
 

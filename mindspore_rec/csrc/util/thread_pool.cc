@@ -24,8 +24,8 @@ constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
 // Time for which a worker polls for the next loop before it sleeps. An operator starts several
-// loops within microseconds, and waking a sleeping thread costs more than such a loop. If a worker
-// polled for longer than this time, MindSpore's own threads could not use the core.
+// loops within microseconds, and waking a sleeping thread takes longer than one of these loops. If
+// a worker polled for much longer, MindSpore's own threads could not use the worker's core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 // Time for which the caller polls for workers that still run a task, before the caller sleeps.
@@ -60,7 +60,8 @@ int DefaultThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// True while this thread runs a task. A loop inside a task runs inline.
+// True while this thread runs a task. If a task calls ParallelFor, the task's thread runs the inner
+// loop alone.
 thread_local bool inside_task = false;
 thread_local int alone = 0;  // scopes of ThreadPool::Alone
 
@@ -224,8 +225,7 @@ void ThreadPool::Open() {
   wake_.notify_all();
 }
 
-// Waits only for workers inside the loop. A worker that has not entered the loop yet would find no
-// task.
+// Waits only for workers inside the loop. A worker that enters the loop later would find no task.
 void ThreadPool::Close() {
   gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto left = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };

@@ -24,8 +24,8 @@ namespace msrec {
 class ThreadPool {
  public:
   // Returns the process-wide pool. The initial size of the pool is the value of
-  // MINDSPORE_REC_NUM_THREADS, at most 1024. If this value is missing or below 1, the size is the
-  // number of CPUs that this process may use.
+  // MINDSPORE_REC_NUM_THREADS, at most 1024. If MINDSPORE_REC_NUM_THREADS is not set or is below 1,
+  // the size is the number of CPUs that this process may use.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -36,10 +36,10 @@ class ThreadPool {
   // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers, and returns
   // when all tasks are done. A task may run on the caller or on any worker, and the task's result
   // must not depend on the thread. The first exception of a task is rethrown after every started
-  // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. In
-  // four cases, the caller runs all tasks alone: another call is in progress, the call is made
-  // inside a task, the calling thread has an object of the class Alone, or the process is a forked
-  // child of the process that created the pool. Tasks always compute in the default float mode,
+  // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. The
+  // caller runs all tasks alone in four cases: another call is in progress; the call is made inside
+  // a task; the calling thread has an object of the class Alone; or the process is a forked child
+  // of the process that created the pool. Tasks always compute in the default float mode,
   // independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
@@ -57,8 +57,8 @@ class ThreadPool {
   // fewer threads than requested, the pool has fewer threads, and reports this once on stderr.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
-  // Waits for the running loop, then changes the size. A size below 1 means 1. In a forked child of
-  // the process that created the pool, the call has no effect.
+  // Waits until the running loop has ended, then changes the size of the pool. A size below 1 means
+  // 1. In a forked child of the process that created the pool, SetNumThreads has no effect.
   void SetNumThreads(int num_threads);
 
  private:
@@ -95,8 +95,8 @@ class ThreadPool {
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  // Three fields: the loop's index, a flag that is set while the loop is open, and the number of
-  // workers inside the loop. Only workers inside the loop use loop_.
+  // Three bit fields: the loop's index, a flag that is set while the loop is open, and the number
+  // of workers inside the loop. Only workers inside the loop use loop_.
   std::atomic<uint64_t> gate_{0};
   std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;

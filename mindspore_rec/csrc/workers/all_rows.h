@@ -47,10 +47,10 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops are
+  // Return the ids, grouped by the worker that owns the ids' rows. Ids that the filter drops are
   // assigned to this worker, which handles dropped ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
-  // Return the ids, grouped by the worker that must change their rows.
+  // Return the ids, grouped by the worker that must change the ids' rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
   // Return the rows of a part, from values [ids.size, dim].
   std::vector<float> Gather(const Part& part, const float* values) const;

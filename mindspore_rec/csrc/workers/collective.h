@@ -99,7 +99,7 @@ class Collective {
   std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
   // Tell each worker how many bytes it will receive from this worker, and make room in
   // memory().recv. Throws if the operation failed on a worker, and throws WorkerError if the
-  // workers are at different operations.
+  // workers run different operations.
   void Begin();
   // Number of bytes that each worker will send to this worker, and the sum of these numbers.
   const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }
@@ -110,8 +110,8 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which makes a change that all workers make after they have agreed. If fn throws on
-  // this worker, the channel becomes unusable, because the other workers cannot continue with this
+  // Call fn, which makes the change that all workers have agreed to make. If fn throws on this
+  // worker, the channel becomes unusable, because the other workers cannot continue with this
   // worker.
   template <typename Fn>
   void Must(Fn&& fn) {
@@ -132,7 +132,7 @@ class Collective {
     Try([&] { text = name(); });
     return text;
   }
-  // Throw WorkerError unless all workers are at the same operation.
+  // Throw WorkerError unless all workers run the same operation.
   void RequireSame() const;
   // Throw if a worker's status is not 0.
   void RequireSuccess();

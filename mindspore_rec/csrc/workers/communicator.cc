@@ -47,7 +47,8 @@ std::string ExchangeScope::Text() {
   return text;
 }
 
-// Counts one collective call, and refuses a second concurrent call.
+// Counts one collective call, and throws WorkerError if another collective call is running on the
+// channel.
 class Communicator::CollectiveCall {
  public:
   explicit CollectiveCall(Communicator* channel) : channel_(channel), start_(Clock::now()) {

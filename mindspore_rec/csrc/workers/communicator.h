@@ -2,8 +2,8 @@
 //
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
 // size). A channel has one communicator on each worker. All workers make the collective calls of a
-// channel in the same order, and each worker makes them from one thread at a time. Every wait has a
-// time limit (wait_limit).
+// channel in the same order. On each worker, only one thread at a time makes collective calls.
+// Every wait has a time limit (wait_limit).
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@
 
 namespace msrec {
 
-// A failure between workers. After a timeout, the message begins with this worker's rank, and names
-// the exchange that was waiting.
+// Thrown if the workers cannot continue together, for example after a timeout. After a timeout, the
+// message begins with this worker's rank, and names the exchange that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// A name for the calling thread's exchange. While this object exists, messages and reports of
-// hanging workers show the name. If scopes are nested, the name of the innermost scope is used. The
-// strings `what` and `table` must outlive the scope.
+// Names the exchange that the calling thread runs. While this object exists, messages and reports
+// of hanging workers show the name. If scopes are nested, the name of the innermost scope is used.
+// The strings `what` and `table` must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -78,28 +78,29 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait fails. A wait for a single message throws WorkerError. A collective
-  // call throws WorkerError and makes the channel unusable, or ends the whole job
-  // (MpiCommunicator).
+  // Seconds after which a wait fails. If a wait for a single message exceeds the limit, the wait
+  // throws WorkerError. A collective call throws WorkerError and makes the channel unusable, or
+  // ends the whole job (MpiCommunicator).
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
   ChannelStatistics statistics() const;
 
-  // Returns whether a collective call is running. Any thread may call busy.
+  // Returns whether a collective call is running. Any thread may call busy().
   bool busy() const { return busy_.load(); }
 
   // Returns a text about a collective call that has waited for a long time, or "" if there is no
-  // such call. Any thread may call waiting.
+  // such call. Any thread may call waiting().
   std::string waiting() const;
 
   // Make the channel unusable, because this worker cannot continue as the other workers expect.
-  // After this call, the other workers' calls fail instead of waiting, or the job ends with the
+  // After GiveUp, the other workers' calls fail instead of waiting, or the job ends with the
   // message `why`.
   void GiveUp(const char* why) { DoGiveUp(why); }
 
   // Collective calls. Sizes are in bytes and have no limit. The memory to send and the memory to
-  // receive must not overlap. If a call runs out of memory, it makes the channel unusable.
+  // receive must not overlap. If memory runs out during a collective call, the channel becomes
+  // unusable.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, worker
   // 0's part first. Part r has send_bytes[r] bytes in `send`, and recv_bytes[r] bytes in `recv`.

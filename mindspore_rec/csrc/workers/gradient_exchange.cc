@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kBlockFloats = 1 << 16;  // of one task of the pool
 
-// In a message, this header precedes the gradients of one lookup.
+// In a message, a GradientHeader precedes the gradients of one lookup.
 struct GradientHeader {
   uint64_t table;  // its place among the operation's tables
   int64_t ticket;

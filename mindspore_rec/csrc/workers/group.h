@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One worker's view of the workers of a job: the channels to the other workers, and the step that
-// all workers do together.
+// The channels from one worker to all other workers of a job, and the step that all workers run
+// together.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace msrec {
 
-// Channels, in the order of creation. Each channel is used by one kind of thread, so the threads of
-// a worker never wait for each other's messages.
+// Channels, in the order of creation. Each kind of thread uses a separate channel, so threads of
+// different kinds never wait for each other's messages.
 enum class Channel {
   kStep,        // operators of a step
   kControl,     // the main thread of Python
@@ -54,11 +54,11 @@ class WorkerGroup {
   std::vector<float> weights() const;
   float weight() const;
   // Index of this worker's first row in the global batch, if this worker's batch has `rows` rows.
-  // The method assumes that each sample has the same number of rows. Before the first BeginStep,
+  // RowsBefore assumes that each sample has the same number of rows. Before the first BeginStep,
   // all workers are assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
-  // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
-  // sends no keys.
+  // True if this worker has no samples in the current step. An idle worker takes part in exchanges,
+  // but sends no keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:

@@ -148,8 +148,7 @@ void LookupExchange::MakeRoom() {
     }
   }
   all_.memory().rows.Reset(coming);
-  // At this point, the keys have been sent. So `send` can be used again, for the rows to send or
-  // for the handles to receive.
+  // The keys have been sent, so the memory `send` can be used again for rows or handles.
   if (lookups_.size() > 1) all_.memory().send.Reset(going);
   if (by_handle()) {
     all_.memory().send.Reset(2 * lookups_[0].kept->keys.total() * sizeof(int64_t));

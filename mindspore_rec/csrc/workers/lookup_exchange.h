@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LookupExchange: the lookups of one operation over workers. Keys are sent to their owners, and the
-// owners return the rows (lookup_messages.cc). The batches are planned before this exchange, and
-// rows are expanded to positions or bags after this exchange (lookup_exchange.cc). Each owner
-// prepares lookups of its rows. The owners agree that all lookups can be done, and then do the
-// lookups. Internal to those files.
+// owners return the rows (lookup_messages.cc). Before the exchange, the batches are planned; after
+// the exchange, rows are expanded to positions or bags (lookup_exchange.cc). Each worker prepares
+// the lookups of the rows that it owns. The lookups are done only if no owner has failed to prepare
+// them. This header is internal to lookup_exchange.cc and lookup_messages.cc.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ namespace msrec {
 
 class LookupExchange {
  public:
-  // Requires: the requirements of LookUpOverWorkers are met, and the requests outlive this object.
+  // Has the same requirements as LookUpOverWorkers. The requests must outlive this object.
   LookupExchange(LookupRequest* requests, size_t n, bool train);
 
   // Do the lookups. Throws on all workers if one worker fails.
   void Run();
 
  private:
-  // Number of bytes that stay free before the rows, for a row's metadata. The free bytes fill a
-  // cache line, so the rows begin at a cache line's start.
+  // Number of free bytes before the rows of a message. The free bytes fill a cache line, so the
+  // rows begin at a cache line's start.
   static constexpr size_t kLine = 64;
 
   struct One {
@@ -45,8 +45,9 @@ class LookupExchange {
     bool replicated() const { return table().placement().replicated(); }
     // Number of keys that this worker sends to worker r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
-    // The type of rows in messages: the table's own type, so that nothing is lost. Rows of a
-    // replicated table are float32, like the lookup's output.
+    // The number type of rows in messages. Rows of a replicated table are sent as float32, the type
+    // of the lookup's output. Rows of other tables are sent in the table's own type, without
+    // rounding.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }
@@ -82,7 +83,7 @@ class LookupExchange {
   Collective all_;
   std::vector<One> lookups_;
   TableTasks<ShardedTable*> tasks_;
-  // Working memory for the return of the rows.
+  // Working memory for sending rows back to the workers that requested them.
   std::vector<char*> rows_;              // the first row, by lookup and worker
   std::vector<const One*> travelling_;   // lookups whose rows come from other workers
   std::vector<const char*> next_rows_;   // by such lookup: the row to copy next

@@ -6,8 +6,8 @@
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
-// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job. The
-// worker calls MPI_Finalize after all workers have sent this notification. A failed worker ends its
+// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job, and
+// calls MPI_Finalize after all workers have sent their notifications. A failed worker ends its
 // process without MPI_Finalize, and the launcher then ends all other processes. If a worker waits
 // for a worker that has already ended, the waiting worker ends the job.
 #pragma once
@@ -60,11 +60,11 @@ class MpiJob {
   // Returns the group of all channels. TakeGroup may be called only once.
   std::unique_ptr<WorkerGroup> TakeGroup();
 
-  // Whether a worker has announced its end.
+  // True if worker `rank` has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
-  // Throws WorkerError if this worker has announced its end, because no exchange is allowed after
-  // that.
+  // Throws WorkerError if this worker has announced its end, because such a worker may not start an
+  // exchange.
   void RequireMember() const;
 
   // Announce the end of this worker, and wait until all workers have announced their end. Return

@@ -30,16 +30,16 @@ class PackedKeys {
   // is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
-  // part p. Before rows[p], there must be free bytes for a row's metadata.
+  // part p. The memory before rows[p] must have free bytes for a row's metadata.
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
   // Return the index of the key at place i of the batch, counted over the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
-  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. After this
-  // call, the batch cannot be used any more.
+  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. After Sum,
+  // the batch cannot be used any more.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:
-  // The next two arrays are indexed by the key's place in the batch.
+  // part_of_ and number_ are indexed by the key's place in the batch.
   Buffer<uint16_t> part_of_;     // below Placement::kMostWorkers
   Buffer<uint32_t> number_;      // within all parts
   std::vector<size_t> counts_;   // by part

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefetching over workers: sends the keys of later batches to the owners of their rows.
+// Prefetching over workers: sends the keys of later batches to the owners of the keys' rows.
 #include <memory>
 #include <utility>
 

@@ -20,7 +20,7 @@ float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
 // Returns the beginning of a worker's part of n floats. Each part consists of whole cache lines,
-// and all parts are as equal as possible.
+// and the sizes of the parts are as equal as possible.
 size_t PartStart(size_t n, int part, int parts) {
   const size_t lines = (n + kLineFloats - 1) / kLineFloats;
   return std::min(n, lines * static_cast<size_t>(part) / parts * kLineFloats);

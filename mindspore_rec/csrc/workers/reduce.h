@@ -28,8 +28,8 @@ struct SummedSpan {
 // are sent, so the messages have half as many bytes.
 //
 // Each worker sums one part of the data and sends the sum to all workers. So each worker sends 2
-// (size() - 1) / size() times the size of the data. All workers must make this call, with the same
-// sizes.
+// (size() - 1) / size() times the size of the data. All workers must call WeightedSum, with the
+// same sizes.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // Does the same as WeightedSum() for several arrays in one exchange.
@@ -58,7 +58,7 @@ struct WorkerDifference {
 };
 
 // Compares the checksums of each span between the workers; returns no value if all checksums agree.
-// Collective. If workers have different numbers of spans, the result names the first span.
+// Collective. If workers have different numbers of spans, the result is the first span.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

@@ -27,8 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // The tables of the parent process, in a forked child. The child must not use the parent's
-  // tables. In the child, the names of the parent's tables are free.
+  // In a forked child: the tables of the parent process, which the child must not use. The child
+  // may create tables with the names of the parent's tables.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };
@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Locked access to this process's registry.
+// Access to this process's registry, which stays locked as long as the object exists.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {
@@ -70,7 +70,7 @@ void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   if (it != registry->open.end()) it->second->replaced = replaced;
 }
 
-// In a forked child, the names of the parent's tables are already free.
+// In a forked child, the map of names does not contain the parent's tables.
 void FreeName(const Locked& registry, const TableConfig& config, int64_t id) {
   const auto it = registry->names.find({config.scope, config.name});
   if (it == registry->names.end()) return;
@@ -108,7 +108,8 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // If another table got the name while this table was created, the other table is newer.
+    // If another thread has created a table of the same name in the meantime, the other table is
+    // the newer one.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
@@ -191,7 +192,7 @@ void CloseTable(int64_t id) {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
     // If no thread can be started, the table's rows stay in memory for the rest of the process. A
-    // wait here could last forever.
+    // call of Close() on this thread could wait forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables by number: MindSpore's operators receive only tensors, so an operator identifies its table
-// by a number. A number is never reused. So if a graph outlives its table, an operator of the graph
-// throws an error and never uses another table.
+// by a number. The number of a closed table is never used again. So if a graph outlives its table,
+// an operator of the graph throws an error and never uses another table.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace msrec {
 
 // Counts and times of a table's operators since the table's creation. The placement report shows
-// these numbers.
+// the counts and times.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -33,30 +33,31 @@ struct Registered {
   // The table over all workers, with `table` as this worker's part; null if there is only this
   // process.
   std::shared_ptr<ShardedTable> over_workers;
-  // True if a newer table has the same name. This table keeps its rows, and becomes usable again
-  // after the newer table is closed.
+  // True if a newer table has the same name. The older table keeps its rows, and becomes usable
+  // again after the newer table is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
   // True if the network's other weights were loaded from a source without this table's rows.
-  // Operators that read rows refuse to run until the user declares which rows belong to the
-  // weights.
+  // Until the user declares which rows belong to the weights, operators that read rows throw an
+  // exception.
   std::atomic<bool> rows_missing{false};
 };
 
-// Thrown if an open table already has the name.
+// Thrown if another open table already has the requested name.
 struct NameTaken : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// Thrown if a newer table has replaced the table under its name.
+// Thrown if a newer table with the same name has replaced the table.
 struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
-// table of the same scope has the name. If `replace` is true, the new table gets the name even if
-// an open table already has the name. While the new table is open, FindTable refuses the older
-// table. Any thread may call CreateTable. In a forked child, the parent's tables are not open.
+// table of the same scope has the name. If `replace` is true, the new table gets its name even if
+// another open table has the same name. While the new table is open, FindTable throws TableReplaced
+// for the older table. Any thread may call CreateTable. In a forked child, the parent's tables are
+// not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's
@@ -64,7 +65,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace 
 // std::invalid_argument if there never was a table `id`.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Returns the newest open table with this name in the program's own scope; null if there is none.
+// Returns the newest open table `name` in the program's own scope; null if there is no such table.
 std::shared_ptr<Table> FindTableByName(const std::string& name);
 
 // Throws TableReplaced if a newer table has the name of `registered`.
@@ -76,8 +77,9 @@ void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables with the same name, the
 // newest of these older tables gets the name back. Does not return before the table is closed,
-// possibly by another thread. Inside a call on a table, or on a table's thread, CloseTable only
-// starts the closing. In a forked child, the parent's tables do not change.
+// possibly by another thread. If the caller is inside a call on a table, or is a table's thread,
+// CloseTable returns before the table is closed. In a forked child, the parent's tables do not
+// change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

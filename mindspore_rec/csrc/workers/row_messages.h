@@ -96,8 +96,8 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// For a filter, a message contains only the padding key and the coefficient, because the rows'
-// owner knows the vocabulary.
+// For a filter, a message contains only the padding key and the coefficient, because the owner of
+// the rows has the table's vocabulary size.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 
@@ -107,7 +107,8 @@ ExportedRows ReadRows(MessageReader* in);
 // Writes an explanation, except the settings of admission and eviction, which every worker already
 // has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads an explanation. `explanation` already has the settings, from this worker's table.
+// Reads an explanation into `explanation`, whose settings of admission and eviction the caller has
+// already set.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

@@ -15,12 +15,12 @@
 namespace msrec {
 namespace {
 
-// Wait times between two checks for a request. The time is short after a request, and doubles with
+// Wait times between two checks for a request. The wait is short after a request, and doubles with
 // each check that finds no request.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
 // Workers create their tables at different times. If a request's table does not exist yet, the
-// request waits at most this long.
+// request waits for the table for at most kTableLimit.
 constexpr auto kTableLimit = std::chrono::seconds(10);
 
 std::mutex the_mutex;
@@ -106,7 +106,7 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // Because memory ran out, a request or an answer was lost. So the worker that sent the request
+    // A request or an answer was lost because memory ran out, so the worker that sent the request
     // would wait forever.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {

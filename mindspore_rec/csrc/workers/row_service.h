@@ -6,8 +6,8 @@
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with the tag that the request contains. While the
-// service has locked a table, it never waits for another worker. So an answer waits only for
-// operations on the table.
+// service has locked a table, the service never waits for another worker. So the reply waits only
+// for this worker's operations on the table.
 #pragma once
 
 #include <atomic>
@@ -53,8 +53,8 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request. If the request's table is missing and this is not the last attempt, send
-  // nothing and return false.
+  // Answer a request. If the request's table is missing and `last` is false, send nothing and
+  // return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
   // Keep a request until its table exists, at most 10 seconds.

@@ -2,15 +2,16 @@
 //
 // ShardedTable: one table that all workers use together. Each worker has a Table with the rows that
 // it owns. Lookups send the distinct keys of a batch to their owners and receive the rows from the
-// owners. Gradients are summed by key and sent to the owners, too. If each of N workers has a
-// batch, the result is the same as for a single table and the concatenated batches, except for
-// rounding. The results of repeated runs are identical bit for bit.
+// owners. For each key of the batch, the sum of its gradients is sent to the owner. If each of N
+// workers has a batch, the result is the same as for a single table and the concatenated batches,
+// except for rounding. The results of repeated runs are identical bit for bit.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. After the exchange, Step
 // updates only this worker's rows. All workers call the methods of a step in the same order, except
 // Accumulate and Step. If one worker fails, all workers throw an exception (collective.h), and no
-// rows change. Each owner first prepares the lookup, all owners agree, and then the lookup is done.
+// rows change. In a lookup, each owner first does the operations that may fail. The rows are
+// changed and sent only if no owner has failed.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
 // keys. On an idle worker, training lookups return zeros, and gradients are dropped.
@@ -40,8 +41,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The members below describe the keys in this lookup that this worker owns. The keys come from
-  // the batches of all workers, worker 0's keys first.
+  // The following members describe the keys of all workers' batches that this worker owns, worker
+  // 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -62,20 +63,21 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // The methods below do the same as the methods of Table, but over all workers.
+  // LookupTrain, LookupEval, PoolTrain and PoolEval do the same as the methods of Table, but over
+  // all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // The methods below match the methods of Table, but do not support a replicated table. Only the
-  // worker that looked up a row can use the row's handle.
+  // LookupWithHandles and AccumulateByHandle do the same as the methods of Table, but do not
+  // support a replicated table. Only the worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // After a failure, the table has neither gradients nor lookups.
+  // If AccumulateByHandle fails, the table's lookups and gradients are dropped.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Request that rows for later batches are promoted. Each owner begins to promote the rows that it
-  // owns, for the ids of all workers. Prefetch as TableTiers::Prefetch does, and return the
+  // Request that rows for later batches are promoted. Each worker begins to promote the rows that
+  // it owns and that any worker requests. Prefetch as TableTiers::Prefetch does, and return the
   // prefetch's index on this worker. All workers call Prefetch, with an exchange that no operator
   // uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
@@ -97,8 +99,8 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum number of spare lookups, and maximum number of lookups that wait for a gradient, as in
-  // StepLookups.
+  // Maximum number of unused KeptLookup objects that are kept, and maximum number of lookups that
+  // wait for a gradient.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -146,9 +148,9 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. If a table's entry in
-// `narrow` is true, the table's gradients are sent as bfloat16. After a failure, the tables have
-// neither gradients nor lookups. `check` may throw an error that has occurred on this worker.
-// Requires: at least one table, each table only once, and the same exchange for all tables.
+// `narrow` is true, the table's gradients are sent as bfloat16. If the call fails, the lookups and
+// gradients of all these tables are dropped. `check` may throw an error that has occurred on this
+// worker. Requires: at least one table, each table only once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

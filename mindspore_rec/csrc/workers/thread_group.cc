@@ -39,8 +39,9 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size, name), meeting_(std::move(meeting)) {}
 
  private:
-  // Waits until all workers have called Meet. After this, each worker can read what the other
-  // workers wrote before. Throws if a worker has timed out, because that worker's offer is gone.
+  // Waits until all workers have called Meet. When Meet returns, each worker can read what the
+  // other workers wrote before they called Meet. Throws if any worker has timed out, because the
+  // data of the timed-out worker can no longer be read.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);
@@ -101,8 +102,8 @@ class ThreadCommunicator final : public Communicator {
         wrong = r;
         break;
       }
-      // If the part is already at the right place, do not copy it, because the other workers are
-      // reading it.
+      // If the part is already at its place in `all`, do not copy the part, because the other
+      // workers are reading this memory.
       if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }

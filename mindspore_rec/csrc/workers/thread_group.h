@@ -17,7 +17,8 @@ namespace msrec {
 std::vector<std::unique_ptr<Communicator>> MakeThreadChannel(int size, const std::string& name,
                                                              double wait_limit = kDefaultWaitLimit);
 
-// Returns `size` groups, each with every channel. The threads of worker r use element r.
+// Returns one WorkerGroup per worker; each group has all channels. The threads of worker r use
+// element r.
 std::vector<std::unique_ptr<WorkerGroup>> MakeThreadGroups(int size,
                                                            double wait_limit = kDefaultWaitLimit);
 

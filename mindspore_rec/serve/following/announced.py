@@ -13,7 +13,7 @@ def listen(place: str, wake: Callable[[], object]) -> None:
 
     Args:
         place: the topic, 'BROKERS/TOPIC'.
-        wake: the function.
+        wake: function to call.
 
     Raises:
         ValueError: the place is not of the form 'BROKERS/TOPIC'.

@@ -94,8 +94,9 @@ class Catalog:
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before.identity != identity:
-                    # Taken before the read: if the read fails and the files are repaired meanwhile,
-                    # the next refresh sees that they have changed.
+                    # Take the fingerprint before the manifest is read. If reading fails and the
+                    # files are repaired at the same time, the next refresh finds a different
+                    # fingerprint.
                     fingerprint = _fingerprint(each.path)
                     before = _Known(identity, fingerprint, entry_at(self.root / each.name))
                 known[each.name] = before
@@ -136,10 +137,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until one of its files changes.
 
-        The files may have been replaced after the manifest was read. In this case, the checkpoint
-        may be valid, and loading may have failed only because new files were read with an old
-        manifest. A checkpoint with changed files is not ignored; the next refresh reads the new
-        manifest.
+        If the files of a valid checkpoint are replaced after its manifest was read, loading fails,
+        because new files are read with an old manifest. Therefore, a checkpoint whose files have
+        changed is not ignored; the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         fingerprint = _fingerprint(error.path) if known is None else known.fingerprint
@@ -181,12 +181,12 @@ class Catalog:
         A full checkpoint, together with the deltas that follow it, replaces the whole state.
 
         If the training went back to an earlier step, it has removed all newer checkpoints. So if
-        the applied checkpoint is gone and there is no newer checkpoint, the chain leads back to the
-        newest remaining checkpoint.
+        the applied checkpoint is gone and there is no newer checkpoint, the returned chain restores
+        the newest remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
-                newer state; or there are checkpoints of another run, and no checkpoint of the
+            ChainError: there are newer checkpoints, but a checkpoint that the newer checkpoints
+                need is missing; or there are checkpoints of another run, and no checkpoint of the
                 applied run can be applied.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
@@ -241,5 +241,5 @@ def _fingerprint(path: str | Path) -> Any:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that differ between two files or directories, even if the inodes are equal."""
+    """Return numbers that identify a file or directory, even if an inode number is used again."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -53,7 +53,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's state, from the state of a stream or of a `FeatureBatches`."""
+    """Return the pipeline's part of the state of a stream or of a `FeatureBatches`."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
@@ -103,8 +103,8 @@ class InputMaker:
         Args:
             features: the pipeline.
             rows: raw rows.
-            tables: tables of the network by name. Histories that are missing from the rows are
-                looked up in these tables. Default: no tables; missing histories are then empty.
+            tables: tables of the network by name. A history that is missing from a row is looked up
+                in its table. Default: no tables; missing histories are then empty.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.
@@ -136,5 +136,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """If the network expects a column, reshape an array with one value per row to a column."""
+    """If the network expects the shape [rows, 1], reshape an array [rows] to this shape."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

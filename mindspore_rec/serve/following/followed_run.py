@@ -35,14 +35,15 @@ class FollowedRun:
     Args:
         path: the directory of the run.
         served: the served state; no checkpoint has been loaded into it yet. The followed run
-            updates this state.
+            updates the served state.
         wait_seconds: maximum time in seconds to wait for a first checkpoint.
         poll_seconds: seconds between two checks for the first checkpoint.
-        scrub_seconds: as for `Predictor`. Default: 0, which means never.
+        scrub_seconds: target duration of a round of scrubbing in seconds, see `Predictor`. Default:
+            0, which means never.
         pulse: record of the checks of the run's directory. Default: a new Pulse.
 
     Attributes:
-        served: the state.
+        served: the served state.
         pulse: record of the checks of the run's directory.
 
     Raises:
@@ -165,7 +166,8 @@ class FollowedRun:
         Args:
             poll_seconds: seconds between two checks of the run's directory.
             awake: event that ends the wait before the next check.
-            closed: event that ends the function. Default: no event, so the function never returns.
+            closed: event; if the event is set, the function returns. Default: no event, so the
+                function never returns.
         """
         last_error = ""
         while closed is None or not closed.is_set():
@@ -182,7 +184,8 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints after the present state; `status` says why one failed.
+        """Apply all checkpoints after the present state; `status().error` says why a checkpoint
+        failed.
 
         Raises:
             OSError: the directory cannot be read.
@@ -283,7 +286,9 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Store the error of a damaged file as the error; if no file is damaged, store `text`."""
+        """Store the message of `status().error`: the error of a damaged file or, if none,
+        `text`.
+        """
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -298,11 +303,13 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call the function that `start()` returns; return that function's result and the step.
+        """Call the function that `start()` returns; return its result and the state's training
+        step.
 
         Args:
             start: function that is called while no update changes the state. The function that
-                `start` returns is called later, when updates are possible again.
+                `start` returns is called after `start` has returned, and updates may run during its
+                call.
 
         Raises:
             RuntimeError: an update was interrupted, so the served state is incomplete.
@@ -333,9 +340,9 @@ class FollowedRun:
         """Return the status of the served state, including the state's age.
 
         Args:
-            following: whether a thread of this process follows the run. If this thread hangs, the
-                status reports False.
-            poll_seconds: seconds between two checks by the following thread. Default: 0.
+            following: whether a thread of this process follows the run. If the thread hangs,
+                `following` in the status is False.
+            poll_seconds: seconds between two checks by the thread that follows the run. Default: 0.
         """
         progress = self.served.progress
         late = self.pulse.complaint(poll_seconds) if following else None

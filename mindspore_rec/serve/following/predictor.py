@@ -47,8 +47,8 @@ class Predictor:
     is rejected, the last good state still answers requests, and `status().error` says why. The next
     valid checkpoint is applied as soon as it appears. If a delta that is needed was removed, a
     newer full checkpoint and the deltas after it replace the whole state. Predictions wait while
-    the rows of a full checkpoint are copied. During the copy, the rows need twice as much memory as
-    usual.
+    the rows of a full checkpoint are copied. While the rows are copied, they need twice as much
+    memory as usual.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -60,11 +60,11 @@ class Predictor:
             The Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
-            this argument or the network's `set_inputs` sets the inputs, one graph for all batch
-            sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
-            makes the network without `set_inputs`, the default is the `builder_inputs` of
-            `RecCheckpoint`. If neither the argument nor `set_inputs` nor `builder_inputs` sets
-            inputs, the predictor accepts all inputs.
+            `inputs` is set, or the network calls `set_inputs`, one graph for all batch sizes is
+            compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
+            network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`.
+            If neither `inputs` nor `set_inputs` nor `builder_inputs` is set, the predictor accepts
+            all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: maximum time in seconds to wait for a first checkpoint, at least 0. Default:
@@ -74,18 +74,18 @@ class Predictor:
             of the served checkpoint. Default: the pipeline that `network`, or the builder, returns
             in `(cell, pipeline)`; without a pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
-            rows are quantized when a checkpoint or a delta is loaded. The tables may have any
-            number type in training. With 'int8' or 'int4', the network's tables must have no rows,
+            rows are quantized when a checkpoint or a delta is loaded. During training, the tables
+            may have any number type. With 'int8' or 'int4', the network's tables must have no rows,
             no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
             `host_rows` or `host_bytes`. At the start, the predictor creates new Redis names or a
-            new directory. At the end, the predictor removes these names or this directory. A lookup
-            does not move rows between tiers.
-            Default: all rows are in host memory.
+            new directory. At the end, the predictor removes the Redis names or the directory that
+            it created. A lookup does not move rows between tiers. Default: all rows are in host
+            memory.
         scrub_seconds: target duration of a round in seconds. In a round, a thread compares each row
-            with its digest once. The digests need 15 to 23 bytes per row, in addition to the rows.
-            Damaged rows are logged as an error, and `status().scrub` contains the count of damaged
-            rows. Default: 0, which means never.
+            once with the row's digest. The digests need 15 to 23 bytes per row, in addition to the
+            rows. Damaged rows are logged as an error, and `status().scrub` contains the count of
+            damaged rows. Default: 0, which means never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
@@ -200,12 +200,14 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows per prediction above which the cost per row does not fall any further."""
+        """Number of rows per prediction; with more rows, the time per row stays about the same."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Raw columns that the features read; None without features, or if `prepare` sets them."""
+        """Raw columns that the features read; None without features, or if the function `prepare`
+        chooses the columns.
+        """
         return None if self._maker is None else self._maker.columns
 
     # ---- predictions
@@ -217,7 +219,7 @@ class Predictor:
             *inputs: arrays or Tensors, in the order of the network's arguments. For a key without a
                 row, a lookup returns the table's default value. With `features`, the only input is
                 the raw columns, as a dict of lists or arrays, a DataFrame or an Arrow RecordBatch.
-                The label may be missing.
+                The label column may be missing.
 
         Raises:
             TypeError, ValueError: the network or a feature does not accept the inputs.
@@ -290,10 +292,11 @@ class Predictor:
     def digests(self, parts: int = 1) -> StateDigests:
         """Return the digest of each table, over the table's rows in memory and in tiers.
 
-        The method reads every row. Predictions from a table wait while the table's rows are read,
-        and new checkpoints wait until all digests are complete. `python -m mindspore_rec.checkpoint
-        verify --live` compares the digests of the served rows with the digests of the checkpoint's
-        files. Digests of int8 and int4 rows cover the rows' scale, offset and codes.
+        `digests` reads every row. Predictions from a table wait while the table's rows are read,
+        and new checkpoints wait until all digests are complete.
+        `python -m mindspore_rec.checkpoint verify --live` compares the digests of the served rows
+        with the digests of the checkpoint's files. Digests of int8 and int4 rows cover the rows'
+        scale, offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.
@@ -313,11 +316,11 @@ class Predictor:
         Args:
             table: name of the table.
             part: index of the part. Default: 0.
-            parts: number of parts, as for `digests`. Default: 1, which means all rows.
+            parts: number of parts, see `digests`. Default: 1, which means all rows.
 
         Raises:
             ValueError: there is no such table or part.
-            NoStateError: as for `digests`.
+            NoStateError: see `digests`.
         """
         check_parts(parts, part)
         if table not in self._runner.tables:

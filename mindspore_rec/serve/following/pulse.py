@@ -21,7 +21,7 @@ class Pulse:
     """Time of the last check of a run's directory, and whether a checkpoint is being applied.
 
     One process or thread writes the pulse, and other processes or threads read it. The times of
-    different processes are comparable, since all processes of a machine share one clock.
+    different processes are comparable, because all processes of a machine share one clock.
 
     Args:
         memory: buffer of `PULSE_BYTES` zeros, which several processes may share. Default: a new
@@ -43,16 +43,16 @@ class Pulse:
         Args:
             applying: whether a checkpoint is being applied from now on. Default: False.
         """
-        # Write the time last. If another process reads between the two writes, it reads an old
-        # time, which does no harm.
+        # Write the time last. A process that reads the memory before the time is written reads an
+        # old time, which does no harm.
         struct.pack_into("=q", self._memory, _APPLYING, int(applying))
         self._note(_LOOKED)
 
     def show_life(self) -> None:
         """Start a thread that regularly records that the process runs.
 
-        Applying a checkpoint may take minutes. During such an update, only the records of this
-        thread show that the process is still running.
+        Applying a checkpoint may take minutes. While a checkpoint is applied, only the records of
+        this thread show that the process is still running.
         """
 
         def live() -> None:

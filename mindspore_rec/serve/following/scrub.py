@@ -5,7 +5,7 @@ The scrubber keeps a digest of each row, separate from the rows. Right after a c
 applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
 rows again and again, a few at a time. The thread compares each row's digest with the stored digest.
 No checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
-damaged row. The thread delays a request by at most the time of a small request.
+damaged row. The thread delays a request by at most the duration of a small request.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TableRows:
         self._table = table
 
     def keys(self) -> Iterator[np.ndarray]:
-        """Yield all keys, a part at a time."""
+        """Yield all keys, in arrays of at most `_BLOCK` keys."""
         if self._table.vocabulary:
             for first in range(0, self._table.vocabulary, _BLOCK):
                 yield np.arange(first, min(first + _BLOCK, self._table.vocabulary))
@@ -167,7 +167,8 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the stored halves of their digests; return a message per damaged key.
+        """Compare rows with the stored parts of the rows' digests; return a message per damaged
+        key.
 
         Raises:
             Exception: a tier cannot be read.

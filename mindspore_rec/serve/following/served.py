@@ -28,11 +28,11 @@ class Progress(NamedTuple):
 
     @classmethod
     def of_first(cls, chain: Sequence[Entry]) -> Progress:
-        """Return the progress that results from loading the first chain of checkpoints."""
+        """Return the progress after the first chain of checkpoints was loaded."""
         return cls(chain[-1], len(chain) - 1, 1)
 
     def after(self, chain: Sequence[Entry]) -> Progress:
-        """Return the progress that results from loading a further chain of checkpoints."""
+        """Return the progress after a further chain of checkpoints was loaded."""
         deltas = sum(entry.kind == "delta" for entry in chain)
         fulls = len(chain) - deltas
         return Progress(chain[-1], self.deltas_applied + deltas, self.fulls_loaded + fulls)
@@ -42,13 +42,14 @@ class Served(ABC):
     """Network, rows, dense parameters and features from which answers are computed.
 
     `ServedInProcess` keeps the rows in tables of this process. `ServedInSharedMemory` keeps the
-    rows in memory that other processes read. `FollowedRun` passes the checkpoints of a run to an
-    object of one of these two classes.
+    rows in memory that other processes read. `FollowedRun` passes the checkpoints of a run to a
+    `ServedInProcess` or to a `ServedInSharedMemory`.
 
     Attributes:
         tables: by name, the tables that store the checkpoints' rows.
         features: the feature pipeline with the statistics of the state, or None.
-        progress: the state. The progress is updated in the same step as the rows.
+        progress: the checkpoints that the state includes. The progress and the rows change at the
+            same moment.
         whole: False if a change of the state was interrupted.
         reason: reason why MindSpore runs the network; None if ONNX Runtime runs it.
     """
@@ -85,7 +86,7 @@ class Served(ABC):
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
-        """Read and check the checkpoints of a chain; return them for `put`.
+        """Read and check the checkpoints of a chain; return the argument `checkpoints` of `put`.
 
         Raises:
             ChainError: a file is damaged, or belongs to another network.
@@ -94,11 +95,11 @@ class Served(ABC):
 
     @abstractmethod
     def put(self, checkpoints: Any, progress: Progress, report: Report) -> None:
-        """Replace the state in one step.
+        """Replace the whole state at once.
 
         Args:
-            checkpoints: of `read`.
-            progress: the progress after these checkpoints.
+            checkpoints: result of `read`.
+            progress: the progress after `checkpoints` was applied.
             report: function that returns the report for readers.
 
         Raises:

@@ -25,10 +25,10 @@ class ServedInProcess(Served):
     Answers wait only while a change is copied, not while files are read, checked and decoded.
 
     Args:
-        opener: makes the network.
-        features: as for `Predictor`. Default: the pipeline of the network's builder.
-        rows: as for `Predictor`. Default: 'float32'.
-        tiers: as for `Predictor`, already checked. Default: none.
+        opener: object that opens the network.
+        features: see `Predictor`. Default: the pipeline of the network's builder.
+        rows: see `Predictor`. Default: 'float32'.
+        tiers: see `Predictor`, already checked. Default: none.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ServedInProcess(Served):
         return self._runner
 
     def resume(self) -> bool:
-        """Return False, because another process cannot leave its rows to this process."""
+        """Return False, because this process cannot take over the rows of another process."""
         return False
 
     def load(self, chain: Sequence[Entry]) -> None:

@@ -24,7 +24,7 @@ class Status:
         version: number of training steps of the served state.
         state: id of the served state.
         saved_at: time at which training saved the state, in seconds since 1970.
-        age_seconds: seconds since then.
+        age_seconds: seconds since training saved the state.
         watermark: newest event time in the state, in seconds since 1970; None if the state has no
             event time.
         lag: number of deltas in the directory that are newer than the state.
@@ -37,10 +37,10 @@ class Status:
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
-        tiers: None without tiers. If there are tiers, each table has `rows` and `host_rows`. `keys`
-            counts the distinct keys in requests. `host_hits` counts the keys found in host memory,
-            and `below_hits` counts the keys found in lower tiers. `wait_seconds` is the time that
-            lookups waited for `below_hits`.
+        tiers: None without tiers. With tiers, a dict with an entry per table; the entry has the
+            numbers `rows` and `host_rows`. `keys` counts the distinct keys in requests. `host_hits`
+            counts the keys found in host memory, and `below_hits` counts the keys found in lower
+            tiers. `wait_seconds` is the time that lookups waited for `below_hits`.
         scrub: None without scrubbing. If rows are scrubbed, `scrub` has four entries: the target
             duration of a round (`seconds`), the number of `rounds`, the duration of the last round
             (`round_seconds`), and `tables`. For each table, `tables` has four entries: the number
@@ -88,7 +88,8 @@ class Status:
 
         Args:
             path: directory of the run.
-            entry: its manifest gives the run, the version, the state and the times.
+            entry: newest applied checkpoint; its manifest contains the run, the version, the state
+                and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
                 scrub, looked_seconds: the attributes of `Status` with these names.
         """

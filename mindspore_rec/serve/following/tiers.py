@@ -36,7 +36,7 @@ class ServedTiers:
     """Tiers below host memory for the tables of one predictor.
 
     Args:
-        config: from `check_tiers`.
+        config: result of `check_tiers`.
 
     Attributes:
         names: names of the tiers, for messages.
@@ -65,7 +65,7 @@ class ServedTiers:
         """Add tiers to tables that have no rows yet.
 
         Raises:
-            ValueError: a table already has tiers, or has a device cache or rows of 8 bits.
+            ValueError: a table already has tiers, or has a device cache, or has int8 rows.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         for name, table in tables.items():
@@ -118,8 +118,8 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
     """Return the tiers of a predictor, or None.
 
     Args:
-        tiers: as for `Predictor`.
-        rows: as for `Predictor`.
+        tiers: see `Predictor`.
+        rows: see `Predictor`.
 
     Raises:
         TypeError: `tiers` is not a CacheConfig.

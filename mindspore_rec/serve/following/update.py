@@ -23,7 +23,7 @@ class Update:
     parameters.
 
     Args:
-        served: the state to change.
+        served: served state to change.
         chain: a delta; or a full checkpoint and the deltas after it.
 
     Raises:
@@ -55,7 +55,7 @@ class Update:
             raise ChainError(self.last.path, str(error)) from error
 
     def apply(self) -> None:
-        """Change the network and its features; during the call, no other thread may use them."""
+        """Change the network and its features, which no other thread may use during the call."""
         self._served.features = self._features
         for name, update in self._tables:
             update.apply(self._served.tables[name])

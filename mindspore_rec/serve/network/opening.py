@@ -35,11 +35,11 @@ class NotYetError(Exception):
 
 
 class NetworkOpener:
-    """Opener of a run's network, which makes the run's `Runner`.
+    """Opens the network of a run, and makes the `Runner` of the run.
 
     Args:
         path: directory of the run, or of a single checkpoint.
-        network, inputs, features: as for `Predictor`.
+        network, inputs, features: see `Predictor`.
 
     Attributes:
         reason: reason why MindSpore runs the network; None with ONNX Runtime.
@@ -91,7 +91,7 @@ class NetworkOpener:
         """Return the network file of the run.
 
         Args:
-            entry: as for `open`.
+            entry: see `open`.
 
         Raises:
             FileNotFoundError: there is no network file.
@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # If the program has already imported MindSpore, the program may have set MindSpore's mode.
+        # A program that has already imported MindSpore may have set MindSpore's mode.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()

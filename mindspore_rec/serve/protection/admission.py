@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of requests: limit the requests in flight, and refuse requests during a stop.
+"""Admission of requests: limit the requests in flight, and refuse requests while the server stops.
 
 The HTTP and gRPC servers of a process share the objects of this module.
 """

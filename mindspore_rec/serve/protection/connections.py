@@ -34,7 +34,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     Args:
         bounds: the limits `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and
             `idle_seconds`.
-        metrics: counts refused connections.
+        metrics: object that counts refused connections.
     """
 
     sweep = _Sweep()
@@ -42,8 +42,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        The bytes that are not in a body (heads, and the framing of chunked bodies) are counted. The
-        count starts anew at the end of each request. A sweep over all connections checks the time
+        The bytes that are not in a body (heads, and the framing of chunked bodies) are counted. At
+        the end of each request, the count is set to 0. A sweep over all connections checks the time
         limits once per second, so a request needs no timer.
         """
 
@@ -188,7 +188,7 @@ class _Sweep:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Raise the limit of open files for this many connections, if the system allows it."""
+    """Raise the limit of open files to allow `connections` connections, if the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     unlimited = resource.RLIM_INFINITY

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on arriving gRPC messages: their number, which bounds memory, and their arrival time.
+"""Limit the number of gRPC messages that arrive at the same time, and the time of their arrival.
 
 gRPC passes a message to the server only when the whole message has arrived. While a message
 arrives, the server cannot count the message's bytes. So a call that reads may use as much memory as
 the largest legal message. A call that does not read uses at most the bytes of its stream's window.
-Therefore, only a few calls read at a time. All other calls wait in a line; the newest waiting call
-reads next. A client that sends only headers loses its place after about `patience` seconds if a
-call waits.
+Therefore, only a few calls read a message at the same time. Other calls wait in a line, and the
+call that arrived last is the next call that reads. A client that sends only headers loses its place
+after about `patience` seconds if another call waits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class RefusedError(Exception):
 
     Args:
         reason: reason of the refusal, as a label of metrics.
-        code: of the call.
+        code: gRPC status code for the call.
         text: error message for the client.
-        aborted: exception that has already ended the call, to raise in the call's handler. Default:
+        aborted: exception that has already ended the call; the call's handler raises it. Default:
             none.
     """
 
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """A call that has a place and reads its message."""
+    """A gRPC call that has a place for reading, and that reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since
@@ -57,8 +57,8 @@ class Arrivals:
             oldest waiting call is refused.
         line_of_peer: maximum number of waiting calls per connection; further calls are refused.
         seconds: time limit for the arrival of a message, and also for a call's wait in line.
-        patience: if a call's message has not arrived after this many seconds, the call may lose its
-            place to a waiting call.
+        patience: if a call's message has not arrived after `patience` seconds, the call may lose
+            its place to a waiting call.
 
     Example:
         >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)
@@ -79,7 +79,8 @@ class Arrivals:
         """Return the next message of a call, or `grpc.aio.EOF`.
 
         Raises:
-            RefusedError: it did not arrive in time, or other calls needed its place.
+            RefusedError: the message did not arrive in time, or another call needed the place of
+                this call.
         """
         loop = asyncio.get_running_loop()
         if self._free:

@@ -37,8 +37,8 @@ _MOST_STREAMS = 256
 
 # Each message that arrives may need as much memory as the largest message, 49 MiB.
 _PLACES, _LINE_OF_PEER, _PATIENCE = 5, 128, 1.0
-# Calls that need no token have separate places, because their messages are small and a probe must
-# not wait for slow clients.
+# Calls that need no token have small messages, and use separate places for arriving messages, so
+# that a health check need not wait for slow clients.
 _OPEN_PLACES, _OPEN_LINE, _OPEN_LINE_OF_PEER, _OPEN_PATIENCE = 2, 256, 8, 0.1
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
@@ -56,7 +56,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     RESOURCE_EXHAUSTED if too many calls wait for their messages.
 
     Args:
-        metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
+        metrics, tokens, bounds, in_flight, drain, log: see `Guard`.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             yield request
 
     async def _message(self, method: str, handler: Any, call: _Call, last: bool = True) -> Any:
-        """Return the next message; None if there is no more, which `last` forbids."""
+        """Return the next message; if there is none, return None, or refuse the call if `last`."""
         arrivals = self._of_strangers if _is_open(method) else self._arrivals
         try:
             data = await arrivals.message(call.context)

@@ -69,7 +69,7 @@ class Guard:
 
     Args:
         app: the application.
-        metrics: counts requests.
+        metrics: object that counts requests.
         tokens: valid tokens, with the rights of each token. Default: requests need no token.
         bounds: limits.
         in_flight: counter of predictions, shared with other protocols. Default: a new counter.
@@ -157,7 +157,7 @@ class Guard:
                 self._in_flight.leave()
 
     async def _timed(self, exchange: _Exchange) -> None:
-        """Run the application for as long as it may take."""
+        """Run the application, and cancel it when the time limit is over."""
         loop, bounds = asyncio.get_running_loop(), self._bounds
         task = asyncio.current_task()
         assert task is not None
@@ -246,7 +246,7 @@ class _Exchange:
     async def refuse(
         self, reason: str, status: int, text: str, *headers: tuple[bytes, bytes]
     ) -> None:
-        """Answer that it is refused."""
+        """Refuse the request: send an answer with the status and the error message."""
         self.reason = reason
         await self.respond(status, json.dumps({"error": text}).encode(), _JSON, *headers)
 

@@ -51,7 +51,7 @@ class Metrics:
     """Counters of a server for all protocols, and the current state of the server's models.
 
     If PROMETHEUS_MULTIPROC_DIR names an empty directory that the processes of one server share, the
-    counters are sums over these processes. The figures of a model come only from the process that
+    counters are sums over these processes. The metrics of a model come only from the process that
     answers the request for metrics. Any thread may call the methods.
 
     Raises:
@@ -126,7 +126,7 @@ class Metrics:
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:
-        """Count a refusal.
+        """Count a refused request or connection.
 
         Args:
             protocol: 'http' or 'grpc'.
@@ -157,14 +157,14 @@ class Metrics:
     # ---- read when metrics are asked for
 
     def watch(self, model: str, predictor: Any) -> None:
-        """From now on, show a predictor's state under the name of the predictor's model.
+        """Include the state of a predictor in all later metrics, under the name of its model.
 
         The second version of a model is shown as 'name#2'.
         """
         self._models.add(model, predictor)
 
     def forget(self, predictor: Any) -> None:
-        """Stop showing a predictor's state."""
+        """Leave the state of a predictor out of all later metrics."""
         self._models.remove(predictor)
 
     def text(self) -> bytes:

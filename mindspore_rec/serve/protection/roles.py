@@ -59,11 +59,11 @@ class RoleTokens:
     readiness. A token in several files has the roles of all these files.
 
     Args:
-        infer, observe, control: file with the tokens of the role, as for `Tokens`; None: no client
-            has the role.
+        infer, observe, control: file with the tokens of the role, see `Tokens`; None: no client has
+            the role.
 
     Raises:
-        OSError, ValueError: as for `Tokens`.
+        OSError, ValueError: a file cannot be read, or is invalid; see `Tokens`.
 
     Example:
         >>> import tempfile

@@ -21,8 +21,8 @@ class Tls:
     """Certificate and key of a server, for TLS 1.2 or later.
 
     With `client_ca`, each connection must present a certificate that a current authority signed.
-    The context then accepts only TLS 1.3, and its sessions are not resumed. gRPC also accepts TLS
-    1.2 in this case, and resumes a session only as long as the files do not change.
+    With `client_ca`, the context accepts only TLS 1.3, and sessions are not resumed. The gRPC
+    server also accepts TLS 1.2, and resumes a session only as long as the files do not change.
 
     Args:
         certificate: PEM file that contains the certificate, followed by the intermediate
@@ -78,7 +78,7 @@ class Tls:
     def refresh(self) -> None:
         """If the files have changed, read them again; open connections keep the old certificate.
 
-        Any thread may call this method. If the new files have errors, the old certificate and
+        Any thread may call `refresh`. If the new files have errors, the old certificate and
         authorities stay in use.
         """
         with self._refreshing:
@@ -123,8 +123,8 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # Compare the mode too, because two changes within one kernel tick (some milliseconds) have
-        # equal times.
+        # Also compare the mode of each file, because two changes within one kernel tick (some
+        # milliseconds) get equal times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats
         )

@@ -107,7 +107,7 @@ def array_of_bytes(
         array([1, 2], dtype=int16)
     """
     check_bytes(where, data, shape, dtype)
-    # Copy the data, since an array of numbers needs an aligned address.
+    # Copy the data, because an array of numbers needs an aligned address.
     array = np.frombuffer(bytes(data), dtype)
     if sys.byteorder == "big":
         array = array.byteswap()

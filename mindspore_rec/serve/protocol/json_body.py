@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write the JSON of requests and responses: strictly, and fast with orjson.
+"""Read and write the JSON of requests and responses, with strict checks, by orjson if possible.
 
 orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
 name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
 result of orjson is therefore used only if the text certainly has no repeated names and no integers
-beyond 64 bits. The standard library reads all other texts. The error messages of the standard
-library also have more detail than the messages of orjson.
+beyond 64 bits. If a text may have repeated names or integers beyond 64 bits, the standard library
+reads the text. The error messages of the standard library also have more detail than the messages
+of orjson.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_json(
 
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
-        limits: largest sizes.
+        limits: limits on the sizes of the body.
         where: function that is called with the text's objects if the text has an invalid number.
             The function raises a RequestError that names the input with the invalid number.
             Default: none.
@@ -99,8 +100,8 @@ def dump_json(value: Any) -> bytes:
         b'{"data":[0.5,2.0]}'
     """
     if _FAST is not None:
-        # orjson refuses lone surrogates, which are not valid Unicode text; the standard library
-        # writes them.
+        # orjson raises an error for lone surrogates, which are not valid Unicode text. The standard
+        # library writes lone surrogates.
         with contextlib.suppress(TypeError):
             return bytes(_FAST.dumps(value, option=_FAST.OPT_SERIALIZE_NUMPY))
     return json.dumps(value, separators=(",", ":"), default=_plain).encode()

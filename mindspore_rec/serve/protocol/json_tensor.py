@@ -153,7 +153,7 @@ def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
     """Return the numbers of a usual request, by a fast path; None if each number needs a check.
 
     The function makes a single conversion, and does not release the interpreter's lock. Releasing
-    and regaining the lock would cost more than the conversion.
+    and regaining the interpreter's lock would take longer than the conversion.
     """
     types = set(map(type, data))
     with contextlib.suppress(OverflowError):

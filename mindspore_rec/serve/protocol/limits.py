@@ -37,8 +37,8 @@ class Limits:
         elements: maximum number of elements in all inputs of a request together.
         body_bytes: maximum number of bytes in the body.
         lists, objects, strings: maximum numbers of lists, objects and strings in the body. In
-            memory, a list or an object takes 20 to 40 times the bytes of its short text. (The signs
-            are counted, also inside texts.)
+            memory, a list or an object takes 20 to 40 times the bytes of its short text. Brackets,
+            braces and quotation marks are counted, even inside strings.
         string_length: maximum number of characters in a string of a raw column.
     """
 
@@ -55,7 +55,7 @@ class Limits:
         """Return the limits for requests to a network.
 
         The limit of elements is the size of the network's inputs with `rows` rows, if this size is
-        known. The limit of body bytes follows from the limit of elements.
+        known. The limit of body bytes is computed from the limit of elements.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)

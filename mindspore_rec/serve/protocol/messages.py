@@ -86,7 +86,8 @@ def parse_request(
         body: JSON in UTF-8, and the data after it.
         inputs: the network's inputs.
         outputs: the network's outputs.
-        limits: size limits of a request. Default: the limits for a network of unknown sizes.
+        limits: size limits of a request. Default: the limits for a network whose input sizes are
+            unknown.
         raw: the raw columns that a request may contain in place of inputs. Default: none.
         json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body; no
             data follow the JSON.

@@ -45,7 +45,7 @@ ChXEp
 SERVICE = "inference.GRPCInferenceService"
 
 POOL = DescriptorPool()
-"""Descriptor pool of the messages, since another package may register equal names by default."""
+"""Own descriptor pool, because another package may use equal names in the default pool."""
 
 for _file in descriptor_pb2.FileDescriptorSet.FromString(
     zlib.decompress(base64.b85decode(_DESCRIPTOR.replace("\n", "")))

@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joins the inputs of several requests into the inputs of one request.
+    """Concatenates the inputs of several requests to the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -44,7 +44,7 @@ class Ragged:
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
 
     def joined(self, parts: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs of several requests, joined in the order of the requests."""
+        """Return the inputs of several requests, concatenated in the order of the requests."""
         made = []
         for i in range(len(parts[0])):
             arrays = [part[i] for part in parts]
@@ -66,13 +66,12 @@ def with_starts(
 
     Args:
         inputs: the network's inputs.
-        given: inputs of a request by name. The `data` of an input of values may be one list per
-            row, with the shape `[rows, -1]`. In this case, the request must not contain the input's
-            offsets.
+        given: inputs of a request by name. If the request does not contain the offsets of an input,
+            the input's `data` may be one list per row, with the shape `[rows, -1]`.
 
     Raises:
-        RequestError: an input of shape `[rows, -1]` does not have one list per row; or the lists'
-            lengths differ from the lengths of the lists in another input with the same offsets.
+        RequestError: an input of shape `[rows, -1]` does not have one list per row; or two inputs
+            with the same offsets have lists of different lengths.
     """
     made = dict(given)
     for spec in inputs:

@@ -78,8 +78,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Raises:
         ManyFieldsError: the message has more than `most_fields` fields.
-        RequestError: the bytes are not a ModelInferRequest, or the message is too large even if its
-            numbers are not counted.
+        RequestError: the bytes are not a ModelInferRequest, or the message without its numbers is
+            too large.
 
     Example:
         >>> parts = split_infer(bytes.fromhex("0a016d 2a08 0a0178 2a031a0105"))
@@ -113,7 +113,7 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
         pieces: bytes of the field, in order.
 
     Raises:
-        RequestError: the bytes are not numbers of this field.
+        RequestError: the bytes are not numbers of the field's type.
 
     Example:
         >>> count_of("int_contents", [memoryview(b"\\x01\\x96\\x01")])
@@ -133,7 +133,7 @@ def numbers_of(name: str, pieces: list[memoryview], count: int) -> np.ndarray:
     """Return the numbers in a field of `contents`; `count` must be the result of `count_of`.
 
     Raises:
-        RequestError: the bytes are not numbers of this field.
+        RequestError: the bytes are not numbers of the field's type.
 
     Example:
         >>> numbers_of("int_contents", [memoryview(b"\\x01\\x96\\x01")], 2)

@@ -75,7 +75,10 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future if it is not done; call this in the future's thread."""
+        """Complete the request's future if it is not done.
+
+        For an asyncio future, call `tell` in the thread of the future's event loop.
+        """
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -86,7 +89,7 @@ class _Outcome:
 
 
 class Batcher:
-    """Threads that call the predictor, each time with all requests that are waiting.
+    """Threads that call the predictor; each call contains all requests that wait at that time.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
     is full, so a single request runs alone. A future may be cancelled as long as its request has
@@ -104,7 +107,7 @@ class Batcher:
         observe: function that is called with three numbers at each call of the predictor. The
             numbers count the requests in the call, the rows in the call (0 if each request gets a
             separate call), and the requests that still wait. Default: none.
-        statistics: counter of the calls and of their times. Default: none.
+        statistics: object that counts the calls and adds up their durations. Default: none.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -144,8 +147,8 @@ class Batcher:
         """Queue a request from a thread.
 
         Args:
-            inputs: as for `Predictor.predict`; if requests are batched, all arrays have the same
-                first dimension.
+            inputs: inputs of the network, see `Predictor.predict`; if requests are batched, all
+                arrays have the same first dimension.
 
         Raises:
             BusyError: too many requests are already waiting, or the batcher is closed.
@@ -156,7 +159,8 @@ class Batcher:
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
         """Queue a request from the running event loop.
 
-        When requests are answered together, a single call in the loop completes all their futures.
+        When several requests are answered together, a single call in the event loop completes the
+        futures of all these requests.
 
         Args and Raises: the same as for `submit`.
         """
@@ -191,7 +195,7 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # After this, the futures of threads cannot be cancelled, so setting a result cannot
+            # From here on, the futures of threads cannot be cancelled, so setting a result cannot
             # fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
@@ -250,7 +254,7 @@ class Batcher:
         return answers
 
     def _joined(self, parts: list[Inputs]) -> list[Any]:
-        """Return the inputs of a batch's requests, joined in the order of the requests."""
+        """Return the inputs of a batch's requests, concatenated in the order of the requests."""
         if len(parts) == 1:
             return [parts[0]] if isinstance(parts[0], pa.RecordBatch) else list(parts[0])
         if isinstance(parts[0], pa.RecordBatch):

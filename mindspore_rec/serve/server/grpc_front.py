@@ -74,8 +74,8 @@ class GrpcFront:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
-        # Before the model's name is read, a request may be as large as any model allows. Before the
-        # name is read, the message is only split, and only the names in the message are decoded.
+        # Before the model's name is read, the size limit of a request is the largest limit of all
+        # models. The message is only split, and only the names in the message are decoded.
         counted = 0
         counter = self._front.held
         try:
@@ -99,7 +99,7 @@ class GrpcFront:
             return await self._beside(read_asked, data)
 
     async def _shortly(self, size: int, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function here, or, if there is much to read, beside the event loop."""
+        """Call a function: in the event loop if `size` is small, in another thread if not."""
         if size <= _SMALL:
             return call(*arguments)
         return await self._beside(call, *arguments)
@@ -213,7 +213,7 @@ class GrpcServer:
         options: further gRPC options, by name and value. Default: none.
 
     Attributes:
-        host, announces: as given.
+        host, announces: the arguments with these names.
         port: the server's port, known after `start`.
         address: address with scheme, as in 'grpc://127.0.0.1:8001'; the scheme is 'grpcs' with TLS.
     """
@@ -285,7 +285,8 @@ class GrpcServer:
         """Refuse new requests, and answer the requests in flight.
 
         Args:
-            grace: seconds after which the requests in flight are cancelled.
+            grace: maximum time in seconds to answer the requests in flight; then, these requests
+                are cancelled.
         """
         if self._telling is not None:
             self._telling.cancel()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests and responses of the Open Inference Protocol, version 2, over gRPC.
 
-Source: as `open_inference.proto`.
+The source of the protocol is named in `open_inference.proto`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _ASKED, _ANSWER = message("ModelInferRequest"), message("ModelInferResponse")
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """Return a message.
+    """Return the message of type `kind` in `data`.
 
     Raises:
-        RequestError: the bytes are not a message of this kind.
+        RequestError: the bytes are not a message of type `kind`.
     """
     try:
         return kind.FromString(data)
@@ -75,11 +75,11 @@ def read_asked(data: bytes, *most_fields: int) -> Asked:
     """Return a ModelInferRequest.
 
     Args:
-        data: its bytes.
-        most_fields: as for `split_infer`.
+        data: bytes of the ModelInferRequest.
+        most_fields: see `split_infer`.
 
     Raises:
-        ManyFieldsError, RequestError: as for `split_infer`.
+        ManyFieldsError, RequestError: see `split_infer`.
     """
     parts = split_infer(data, *most_fields)
     return Asked(read_message(_ASKED, parts.rest), parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a server, and a port that all processes of one server bind, but no others."""
+"""Addresses of a server, and a port that only the processes of one server can bind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def family_of(host: str) -> socket.AddressFamily:
 
 
 def place_of(host: str, port: int) -> str:
-    """Return host and port as in a URL.
+    """Return 'host:port'; an IPv6 address is in brackets, as in a URL.
 
     Example:
         >>> place_of("::1", 8000), place_of("127.0.0.1", 8000)
@@ -34,8 +34,8 @@ def hold_port(host: str, port: int) -> socket.socket:
     With SO_REUSEPORT alone, a second server of the same user could bind the same port, and each
     connection would go to one of the two servers. The reserving socket therefore first binds the
     port and listens without SO_REUSEPORT; if another process uses the port, the system reports an
-    error. The reserving socket then stops listening but stays bound. So other calls of this
-    function fail as long as the reserving socket is open. The reserving socket gets no connections.
+    error. The reserving socket then stops listening but stays bound. So `hold_port` fails for the
+    same port as long as the reserving socket is open. The reserving socket gets no connections.
 
     Args:
         host: address or host name to bind.

@@ -62,14 +62,14 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit. If
+        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit. If
             `name` is a `Models` object, the limit of this object applies instead. Default: 1024.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
     Attributes:
         app: the ASGI application.
-        models: the models that answer.
+        models: the models that answer requests.
         routes: Starlette routes of all requests that the front answers.
 
     Example:
@@ -127,7 +127,7 @@ class Front:
         """Begin to answer requests with a predictor.
 
         Args:
-            predictor: answers the requests.
+            predictor: predictor that answers the requests.
             name: name of the model. Default: the first model.
 
         Raises:
@@ -144,9 +144,8 @@ class Front:
         self.coder.shutdown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
-        # Nearly all requests are predictions, so this function answers predictions by the shortest
-        # path.
+        """Answer a request; the arguments are the arguments of an ASGI application."""
+        # Nearly all requests are predictions, so test for a prediction first.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])
             if match is not None:
@@ -192,7 +191,7 @@ class Front:
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
         # Larger bodies are parsed in a thread, so that the event loop can read other requests
-        # during the parsing. Only one thread parses bodies, since a parsed body takes many times
+        # during the parsing. Only one thread parses bodies, because a parsed body takes many times
         # the memory of the body.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
@@ -244,8 +243,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # If the request is cancelled, the request's thread continues. The next thread may start
-        # only when this thread has ended.
+        # If the request is cancelled, the thread that computes its digests continues. Digests for
+        # another request may be computed only when this thread has ended.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")
@@ -326,7 +325,9 @@ def _route(path: str, answer: Handler, method: str = "GET") -> Route:
 
 
 async def _not_here(request: Request) -> Response:
-    """Stand for predictions, which `Front` answers itself, so that other methods get 405."""
+    """Route of predictions, so that other HTTP methods get 405; `Front` itself answers
+    predictions.
+    """
     raise HTTPException(404)
 
 

@@ -34,7 +34,7 @@ class HeldBytes:
     def add(self, before: int, now: int) -> int:
         """Count a request's bytes again after more bytes arrived; return the counted bytes.
 
-        The function counts no bytes of a request up to 64 KiB.
+        A request of at most 64 KiB is not counted.
 
         Args:
             before: number of bytes that were counted for the request earlier.
@@ -91,7 +91,7 @@ class BodyReader:
 
         Raises:
             HTTPException: the body has more than `most` bytes.
-            BusyError: as for `HeldBytes.add`.
+            BusyError: see `HeldBytes.add`.
             ClientDisconnect: the client has gone.
         """
         length = self._headers.get(b"content-length", b"")

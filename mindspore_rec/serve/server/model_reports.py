@@ -92,8 +92,8 @@ def configuration(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model, with the field names of `ModelConfig`.
 
     `max_batch_size` is the greatest number of rows in a request, and `dims` are the sizes of one
-    row. In two cases, `max_batch_size` is 0 and `dims` are the sizes of whole arrays: an input's or
-    output's first size is not the number of rows, or the number of rows has no limit.
+    row. If the number of rows has no limit, or the first dimension of an input or output is not the
+    number of rows, `max_batch_size` is 0 and `dims` are the sizes of whole arrays.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

@@ -42,10 +42,10 @@ class Models:
     Any number of threads may read at the same time; `load`, `unload` and `open` run one at a time.
 
     Args:
-        max_rows: as for `ServedModel`.
-        drain: state that tells whether the server is stopping; in this case, the models are not
-            ready. Default: never.
-        metrics: as for `ServedModel`. Default: none.
+        max_rows: see `ServedModel`.
+        drain: state that tells whether the server is stopping; while the server is stopping, the
+            models are not ready. Default: never.
+        metrics: see `ServedModel`. Default: none.
         max_age_seconds: highest age of a model's newest state at which the model counts as ready;
             0: any age. Default: 0. A model that is too old is not ready, but still answers.
 
@@ -77,8 +77,8 @@ class Models:
 
         Args:
             name: name of the model, at least one character, without '/'.
-            make: function that makes the model's predictor. Default: the caller passes the
-                predictor to `open`.
+            make: function that makes the model's predictor; None if the caller passes the predictor
+                to `open`. Default: None.
 
         Raises:
             ValueError: the name is empty or contains '/'.
@@ -149,8 +149,8 @@ class Models:
 
         Raises:
             NotFoundError: there is no such model.
-            Exception: the error of the first predictor that cannot be created. The version of this
-                predictor stays unavailable, with the error as the reason.
+            Exception: the error of the first predictor that cannot be created. The model version of
+                the failed predictor stays unavailable, with the error as the reason.
         """
         with self._changing:
             for place in self._of(name):
@@ -235,7 +235,7 @@ class Models:
         return [str(number) for number in sorted(numbers)]
 
     def statuses(self, name: str) -> list[Status]:
-        """Return the status of each version of a model that answers requests."""
+        """Return the status of each version that answers requests, for one model."""
         models = (place.model for place in self._of(name))
         return [model.status() for model in models if model is not None]
 
@@ -248,7 +248,7 @@ class Models:
 
         Raises:
             NotFoundError: there is no such model, or no such version of the model.
-            NotReadyError: as for `find`, if a version is set.
+            NotReadyError: `version` is set, and this version is not loaded.
         """
         if version is not None:
             return [statistics(self.find(name, version))]
@@ -257,7 +257,7 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return the name, version and state of each model, and why the model is in this state.
+        """Return the name, version and state of each model, and the reason of the state.
 
         Args:
             ready: whether to return only the models that answer requests. Default: False.
@@ -310,8 +310,8 @@ def parsed_models(path: str | None, name: str, models: list[str] | None) -> list
     """Return the names and directories of the models in a command line.
 
     Raises:
-        ValueError: the options contain neither or both of PATH and `--model`; or a model is not of
-            the form NAME=PATH, or its name is empty or contains '/'.
+        ValueError: PATH and `--model` are both missing or both present; a model is not of the form
+            NAME=PATH; or a model's name is empty or contains '/'.
 
     Example:
         >>> parsed_models(None, "model", ["click=runs/a", "buy=runs/b"])

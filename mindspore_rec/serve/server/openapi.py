@@ -45,7 +45,7 @@ def openapi_page(
         models: models of the server; the page contains an example request for each model that
             answers requests.
         control: whether clients may load and unload models. If False, the page does not list the
-            operations for loading. Default: False.
+            operations that load and unload models. Default: False.
         security: requirements for clients. Default: none.
 
     Example:
@@ -188,7 +188,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return an example request per loaded model if its inputs vary only in the first dimension."""
+    """Return an example request for each loaded model whose inputs vary only in dimension 0."""
     examples = {}
     for name in models.names:
         try:

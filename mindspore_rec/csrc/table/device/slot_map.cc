@@ -7,7 +7,7 @@
 namespace msrec {
 namespace {
 
-// Number of candidates that are collected in one pass over all slots. The number is large, so that
+// Number of candidates that are collected in one pass over all slots. If the number is large, such
 // passes are rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 

@@ -31,14 +31,14 @@ class SlotMap {
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
   // Marks the key of the slot as used in this step. `frequency` is the key's total number of uses,
-  // which must not decrease while the key has a slot. Returns whether this is the key's first use
-  // in this step.
+  // which must not decrease while the key has a slot. Returns true if the key was not yet used in
+  // this step.
   bool Use(uint32_t slot, uint32_t frequency);
   // Assigns a slot to a key that has no slot yet. If no slot is free, removes the first victim and
   // uses its slot. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
-  // Removes the key of the slot. An unpinned slot is free at once; a pinned slot is free from the
-  // next step on.
+  // Removes the key of the slot. If the slot is not pinned, it can be reused at once. If the slot
+  // is pinned, it can be reused after the next call of NextStep.
   void Free(uint32_t slot);
   void Clear();
   // Unpins all slots.
