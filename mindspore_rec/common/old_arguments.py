@@ -2,8 +2,8 @@
 """Accept arguments of earlier versions that were moved into settings, renamed or removed.
 
 Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
-accepts the old arguments, so the signature has only the new form. The page docs/upgrading.md lists
-old and new forms.
+accepts the old arguments, so a function's signature has only the new arguments. The page
+docs/upgrading.md lists old and new forms.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
     Args:
         *changes: conversions of the old arguments.
-        order: names of the old signature's positional arguments, in order, if some of them were
-            removed. From the first removed argument on, positional values are passed by name.
+        order: names of the old signature's positional arguments, in order. Needed only if a
+            positional argument was removed. From the first removed argument on, positional values
+            are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))

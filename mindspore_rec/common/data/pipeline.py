@@ -48,7 +48,7 @@ class Reading(NamedTuple):
         in_order: function that returns True if `fetch` of a part must be called in the order of the
             parts.
         size: function that returns the approximate number of rows of a part.
-        threads: number of threads that decode.
+        threads: number of threads that decode rows.
     """
 
     order: PassOrder
@@ -105,7 +105,8 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
             if number is None:
                 return
             window = reading.order.windows[items[number].window]
-            # A task for each part of a window costs too much if parts are small.
+            # Give each task several parts of a window, because one task for each small part costs
+            # too much time.
             size = -(-len(window) // reading.threads)
             parts = [start(window[at : at + size]) for at in range(0, len(window), size)]
             rows = sum(map(reading.size, window))
@@ -137,7 +138,7 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in an order.
+    """Return the rows of chunks in the order of the row indices in `order`.
 
     Copy one column at a time, so that the column stays in the cache.
     """

@@ -30,7 +30,7 @@ class Place(NamedTuple):
             the pass.
         rows: number of the item's rows that were read.
         ended: True if the worker has read all of its items.
-        before: earlier divisions of the pass, among other numbers of workers.
+        before: divisions of the first parts of the pass among earlier numbers of workers.
     """
 
     number: int
@@ -67,8 +67,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
         worker: the worker that continues. If the number of workers has changed, the workers divide
             the remaining rows of the pass.
-        order: order of the rows, which must be the order in `state`.
-        data: digest of the data, which must be the digest in `state`.
+        order: order of the rows. `state` must have the same order.
+        data: digest of the data. `state` must have the same digest.
 
     Raises:
         TypeError: `state` is not a position.

@@ -42,7 +42,7 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Return all rows of some values of a column, among the first rows."""
+    """Choose values of a column, and return the first rows that have a chosen value."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept

@@ -44,12 +44,13 @@ def read(
     needed are not read.
 
     Args:
-        source: path of a file (Parquet, CSV, TSV, Arrow IPC, JSON lines; text may be compressed as
-            gz, zst, bz2 or lz4), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
-            folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
-            frame of pandas or Polars, an Arrow table, or another object with
-            ``__arrow_c_stream__``; or an object of your own subclass of `FileRows`. If a path
-            contains folders such as ``day=3``, the rows get a column `day`.
+        source: what to read. A path, a glob such as ``"logs/*.parquet"`` or
+            ``"logs/**/*.csv.gz"``, a folder, a URI such as ``"s3://bucket/logs"``, or a list of
+            these, names files. Files are Parquet, CSV, TSV, Arrow IPC or JSON lines, and text files
+            may be compressed as gz, zst, bz2 or lz4. Rows in memory are a data frame of pandas or
+            Polars, an Arrow table, or another object with ``__arrow_c_stream__``. Rows of other
+            files are an object of your own subclass of `FileRows`. If a path contains folders such
+            as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
             values are checked. Rows to predict may lack label, weight, time and group. Default:
             None, which means that all columns are read, without checks.

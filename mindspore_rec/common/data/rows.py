@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows: what `read` returns; views of a source's rows, and the batches of a view."""
+"""Rows: the result of `read`, which may be filtered, split and divided into batches."""
 
 from __future__ import annotations
 
@@ -294,11 +294,11 @@ class Rows:
     ) -> ArrowBatches:
         """Return batches of the rows for training; each iteration is a pass over the rows.
 
-        With `shuffle`, row groups are read in a random order, and rows are permuted within windows:
-        as many consecutive row groups as fit in `buffer_rows` rows, at least one. The order of pass
-        k depends only on the files, `buffer_rows`, `seed` and k. In text files, blocks of 4 MiB
-        replace row groups. The blocks of one compressed file stay in order, so its rows are only
-        permuted within the buffer.
+        With `shuffle`, row groups are read in a random order, and rows are permuted within windows.
+        A window is as many consecutive row groups as fit in `buffer_rows` rows, but at least one
+        row group. The order of pass k depends only on the files, `buffer_rows`, `seed` and k. In
+        text files, blocks of 4 MiB replace row groups. The blocks of one compressed file stay in
+        order, so its rows are only permuted within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
@@ -308,9 +308,9 @@ class Rows:
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, which means the number
                 of cores.
-            buffer_rows: approximate number of rows that are permuted together. At least three times
-                `buffer_rows` rows are in memory; with many threads, about two million further rows
-                are read ahead. Default: 262,144.
+            buffer_rows: approximate number of rows that are permuted together. Memory must have
+                space for at least 3 * `buffer_rows` rows. With many threads, about two million
+                further rows are read ahead. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
                 selects its rows of each batch. So any number of workers trains on the same batches
                 as one process. With "windows", each worker reads only its share of the windows;

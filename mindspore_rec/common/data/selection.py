@@ -100,7 +100,7 @@ class Selection:
         return self.data.parts if self.where is None else self.data.matching(self.where)
 
     def reading(self, parts: Sequence[FilePart], order: PassOrder, threads: int) -> Reading:
-        """Return the settings with which `read_items` reads the parts in the order of a pass."""
+        """Return settings for `read_items`: the parts, and the order of a pass over the parts."""
         return Reading(
             order,
             lambda each: self.data.fetch(parts[each]),

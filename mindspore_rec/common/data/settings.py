@@ -29,9 +29,9 @@ class CsvFormat:
             first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
-        missing: texts that mean a missing value, in all columns. Default: in columns of numbers and
-            times, the empty text, ``NA``, ``NaN``, ``null`` and further texts that pyarrow treats
-            as missing; in columns of texts, only the empty text.
+        missing: texts that mean a missing value, in all columns. Default: in a text column, only
+            the empty text. In a column of numbers or times, also ``NA``, ``NaN``, ``null`` and
+            further texts that pyarrow treats as missing.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
             inferred from the first 4 MiB of the first file.
         newlines_in_values: True if a quoted value may contain line breaks. Default: False, which
@@ -141,7 +141,7 @@ class Sample:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
         label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
-            the schema; a row is negative if all its labels are negative.
+            the schema. With several labels, a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, which means the weight column of
             the schema, or ``"weight"`` if there is none. If the column is read, its values are
             multiplied by the weights of the thinned rows.

@@ -81,8 +81,8 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
     Args:
         source: a path, glob, folder or URI, or a sequence of them.
-        format: name of the format. Default: None, which means that the endings of the files' names
-            decide.
+        format: name of the format. Default: None, which means that the suffix of each file's name
+            determines the format.
         filesystem: file system of pyarrow or fsspec. Default: None, which means the file system of
             a URI, or local files for other paths.
 
@@ -188,8 +188,8 @@ def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
     if not _URI.match(text):
         return pafs.LocalFileSystem(), os.path.expanduser(text).rstrip("/") or "/", ""
     head, mark, options = text.partition("?")
-    # A glob may also contain question marks, but only the options of a URI have the form
-    # name=value.
+    # A question mark may be part of a glob. Text after a question mark is a URI's options only if
+    # it has the form name=value.
     if not re.fullmatch(r"[\w]+=[^/]*", options):
         head, mark, options = text, "", ""
     wild = _WILD.search(head)

@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """For each cumulative share, return a time before which about this share of the rows lies.
+        """Return a time for each cumulative share: about this share of the rows is before the time.
 
         Rows with equal times stay together.
         """
@@ -141,7 +141,7 @@ def time_filters(
 
 
 def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
-    """Return a time column as numbers or timestamps, as `time_expression` reads it.
+    """Parse a time column of text as timestamps; return a column of another type unchanged.
 
     Raises:
         ValueError: a text is not a time.

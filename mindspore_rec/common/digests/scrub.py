@@ -24,7 +24,8 @@ class Slice(NamedTuple):
     """Slice of rows that a scrubber has checked.
 
     Attributes:
-        rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
+        rows: number of checked rows; 0 if reading failed and the next slice tries the same rows
+            again.
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
             read.
@@ -48,7 +49,7 @@ class ScrubbedRows(Protocol):
 
     @property
     def active(self) -> bool:
-        """True if the present round has slices."""
+        """True if the current round has slices of rows to check."""
 
     def begin(self) -> int:
         """Begin a round; return the total number of rows in its slices."""
@@ -60,7 +61,8 @@ class ScrubbedRows(Protocol):
 class Scrub:
     """Loop of scrubbing rounds; scrubbing takes at most a quarter of the time.
 
-    A round takes longer than planned if a quarter of the planned time is not enough.
+    If scrubbing all rows takes more than a quarter of `seconds`, a round takes longer than
+    `seconds`.
 
     Args:
         rows: the rows.
@@ -82,7 +84,7 @@ class Scrub:
 
     @property
     def active(self) -> bool:
-        """True if the present round has rows to check."""
+        """True if the current round has rows to check."""
         return self._rows.active
 
     def begin(self) -> None:
@@ -96,7 +98,8 @@ class Scrub:
         """Check the slices that are due for a check, for at most a quarter of the time between
         calls.
 
-        After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
+        Even after a long time without calls, for example if a stream was idle, a call takes at most
+        2.5 seconds.
 
         Raises:
             Exception: `ScrubbedRows.look` raises an error because rows are damaged.

@@ -80,8 +80,8 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the unbuffered file below a stream's buffer.
 
-    If a thread waited for a reader, it would hold the lock of the stream's buffer. Python cannot
-    exit while a thread holds the lock of a buffer.
+    Writes to the buffer hold the buffer's lock. If a thread waited for a reader of the output
+    during such a write, Python could not exit.
     """
     with contextlib.suppress(OSError):
         stream.flush()

@@ -161,7 +161,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
     """Parse `h1:2,h2:2`, and return for each host its number of workers.
 
-    A host without a number gets one worker.
+    If the text has no number for a host, the host gets one worker.
 
     Raises:
         ValueError: the text is malformed.

@@ -66,7 +66,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return the end of a worker that a message of mpirun reports; None without such a report.
+    """Return how a worker ended, from a message of mpirun; None if the message reports no end.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")

@@ -431,7 +431,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return edges ``[bins + 1]`` from a number of bins, or check edges and return them.
+    """Return bin edges ``[bins + 1]``: of equally wide bins, or the checked edges in ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.

@@ -43,10 +43,10 @@ def rank_targets(
         bias: float32 ``[I]``, is added to the scores of the items. Default: None.
 
     Returns:
-        float64 ``[B]``, or ``[N]`` for a pair with N values: 1, plus the number of counted items
-        with a higher score, plus half the number of counted items with the same score. If an item's
-        score overflows to NaN, the item counts as higher than the target. A target with a NaN score
-        is last.
+        The ranks, float64 ``[B]``, or ``[N]`` for a pair with N values. A rank is 1, plus the
+        number of counted items with a higher score, plus half the number of counted items with the
+        same score. If an item's score overflows to NaN, the item counts as higher than the target.
+        A target with a NaN score is last.
 
     Raises:
         TypeError: an item or an offset is not an integer.
@@ -82,15 +82,15 @@ def top_items(
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
         k: number of items per row, 1 to 2^31 - 1.
-        masked: pair ``(values, offsets)`` of items that are left out: in row b, the items
-            ``values[offsets[b]:offsets[b + 1]]``. Default: None.
+        masked: pair ``(values, offsets)`` of items that the result must not have: in row b, the
+            items ``values[offsets[b]:offsets[b + 1]]``. Default: None.
         bias: float32 ``[I]``, is added to the scores of the items. Default: None.
 
     Returns:
         Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If
-        scores are equal, the item with the smaller number is first. An item whose score overflows
-        to NaN is left out. If a row has fewer than k items, the other places have the item -1 and
-        the score -infinity.
+        scores are equal, the item with the smaller number is first. The result has no items whose
+        score overflows to NaN. If a row has fewer than k items, the other places have the item -1
+        and the score -infinity.
 
     Raises:
         TypeError: ``k``, an item or an offset is not an integer.

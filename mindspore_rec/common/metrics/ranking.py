@@ -16,10 +16,11 @@ i-th target is its rank + i - 1. A target is among the first k items if its plac
 Each of these metrics is the mean over the rows. The mean does not depend on the order of the rows,
 because the rows' values are rounded to multiples of 2^-52 and added as integers.
 
-The metrics of ranks (`recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank`, `average_precision`)
-raise ValueError if there are no rows, if a row has no target, if a rank is below 1 or NaN, and if
-``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is not an int,
-raise TypeError. `ranking_values` raises the same errors, but accepts an array without rows.
+The metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision` raise
+ValueError if there are no rows, or a row has no target. They also raise ValueError if a rank is
+below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k`` that is
+not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array without
+rows.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: the value of a row without a target among the first k items is 0. Default: None, which
-            means all items.
+        k: number of items that count. If a row has no target among its first k items, its value is
+            0. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -452,7 +453,7 @@ def fixed_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def mean_of_sum(total: int, rows: int) -> float:
-    """Return the mean of rows from their :func:`fixed_sum`; NaN without rows."""
+    """Return a mean from a :func:`fixed_sum` and the number of rows; NaN if `rows` is 0."""
     return total / (rows << _BITS) if rows else float("nan")
 
 

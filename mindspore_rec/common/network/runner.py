@@ -94,7 +94,8 @@ class Runner(ABC):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
         """Read an answer's rows and parameters, and return a function that computes the answer.
 
-        The caller must hold the read lock during this call. The returned function needs no lock.
+        The caller must hold the read lock during the call of `start`, but need not hold it when
+        calling the returned function.
 
         Args:
             arrays: of `arrays`.
@@ -102,7 +103,7 @@ class Runner(ABC):
 
     @abstractmethod
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the network's outputs; None if its inputs are not known."""
+        """Return specs of the network's outputs; None if the network's inputs are not known."""
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
@@ -121,7 +122,7 @@ class Runner(ABC):
         """
 
     def close(self) -> None:
-        """Free the tables if this object made them."""
+        """Free the tables, unless they belong to another object."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

@@ -38,9 +38,9 @@ class WorkerGroup:
     """The workers of this job. A process without a launcher is a job of one worker.
 
     Calls that exchange data are collective: all workers make the same calls in the same order, and
-    each worker waits for all workers. Only the main thread may call the group itself. Another
-    thread uses a separate channel (`channel`). A wait of more than `MINDSPORE_REC_HANG_LIMIT`
-    seconds (default: 300) ends the job.
+    each worker waits for all workers. Only the main thread may call methods that exchange data. All
+    other threads must exchange data through a separate channel (see the method `channel`). A wait
+    of more than `MINDSPORE_REC_HANG_LIMIT` seconds (default: 300) ends the job.
 
     Attributes:
         rank: index of this worker, 0 to `size` - 1.
@@ -195,7 +195,7 @@ class WorkerGroup:
 
         Raises:
             RuntimeError: an operator that ran asynchronously has failed.
-            WorkerError: another worker waits for this worker in an exchange.
+            WorkerError: another worker waits for this worker in a call that exchanges data.
         """
         if self._over or not self._started:
             return
@@ -291,8 +291,8 @@ def worker_group() -> WorkerGroup:
     Without a launcher there is one worker, and MPI is not started.
 
     Raises:
-        WorkerError: this process was started by a launcher that is not Open MPI's, MPI is missing
-            or does not start, or the workers run different programs.
+        WorkerError: the launcher of this process does not belong to Open MPI, MPI is missing or
+            does not start, or the workers run different programs.
 
     Example:
         >>> worker_group().size

@@ -17,8 +17,8 @@ ALONE = "MINDSPORE_REC_LAUNCHER"
 # process id, so the child is not a worker.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
-# The launcher sends this signal instead of SIGTERM, because mpirun does not forward SIGTERM to
-# workers.
+# The launcher stops workers with SIGUSR2 instead of SIGTERM, because mpirun does not forward
+# SIGTERM to workers.
 STOP_SIGNAL = signal.SIGUSR2
 
 _HOW = "start it with `python -m mindspore_rec.launch -n N`, or with Open MPI's mpirun"

@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Least limit, in seconds, of the time in which all workers must start.
+# All workers must start within a time limit of at least this number of seconds.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"

@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
-    Returned keys are int64 arrays, and values are float32 arrays. These methods do not count
-    occurrences for admission, and do not train rows.
+    Returned keys are int64 arrays, and values are float32 arrays. Reading and writing by key does
+    not count occurrences for admission, and does not train rows.
     """
 
     @property
@@ -117,7 +117,7 @@ class HostRows(NativeAccess):
     def add_tiers(
         self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
     ) -> None:
-        """From now on, keep the rows that exceed a limit in tiers below host memory, for serving.
+        """Add tiers below host memory to a served table, for rows that exceed a limit.
 
         Args:
             config: the tiers.
@@ -190,8 +190,8 @@ class HostRows(NativeAccess):
     def digest(self, parts: int = 1) -> TableDigest:
         """Read all rows, in memory and in tiers, and return their digest.
 
-        Rows whose eviction is due are evicted first. If the table is distributed over several
-        workers, the digest is computed from this worker's rows.
+        Before the rows are read, rows whose eviction is due are evicted. If the table is
+        distributed over several workers, the digest is computed from this worker's rows.
 
         Args:
             parts: number of parts of the digest, 1 to 65,536. Default: 1.
@@ -259,8 +259,9 @@ class HostRows(NativeAccess):
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
         """Check further rows on Redis and SSDs; a round of calls checks each row once.
 
-        Each record is read and compared with its checksum. A round includes records that training
-        has not read for a long time, and older copies of rows that are also in host memory.
+        Each record is read and compared with its checksum. The calls also check records that
+        training has not read for a long time, and older copies of rows that are also in host
+        memory.
 
         Args:
             rows: approximate number of rows to check, 1 or more. Other operations on the table wait
@@ -271,8 +272,8 @@ class HostRows(NativeAccess):
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`). The message names the tier
-                and the key, and the next call begins a new round. The error also occurs if a tier
-                cannot be read; the next call then tries the same rows again.
+                and the key, and the next call begins a new round. A RuntimeError is also raised if
+                a tier cannot be read. The next call then tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:

@@ -37,8 +37,8 @@ class CountAdmission:
     The count is exact: the number of occurrences in training, times the lookup's
     `faae_coefficient`. If a key is admitted, all its occurrences in the batch are admitted. For a
     key that is not admitted yet, lookups return the table's `unknown_value`, and no row is trained.
-    A second epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first
-    epoch.
+    If training runs several epochs, each epoch adds to the counts. `CountFirstEpoch` restricts
+    counting to the first epoch.
 
     Args:
         threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
@@ -46,8 +46,8 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
-            counter with the least count is dropped. Among equal counts, the oldest counter is
-            dropped. Default: no maximum.
+            counter with the least count is dropped. If several of these counters have the least
+            count, the oldest is dropped. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -141,9 +141,9 @@ class ProbabilityAdmission:
     """Policy that admits a key with a fixed probability at each occurrence in training.
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
-    1 - (1 - probability) ** n. The policy needs no counters. The decision is a function of (seed,
-    table name, key, step, n). So the decision is the same for the whole batch and in a repeated
-    run.
+    1 - (1 - probability) ** n. The policy keeps no counters. Whether a key is admitted is a
+    function of (seed, table name, key, step, n). So the decision is the same for all occurrences in
+    a batch, and in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.
@@ -215,11 +215,11 @@ class Eviction:
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
         order: order of eviction if a table has too many rows. With 'lru', the least recently used
             rows are evicted first. With 'lfu', the least frequently used rows are evicted first.
-            With 'lfu_decay', the least frequently used rows are evicted first, but the count of an
-            occurrence halves every `half_life_steps` steps. With 'score', the rows with the lowest
-            score from `table.set_scores` (default: 0) are evicted first. Among equal rows, the
-            least recently used row is evicted first. Default: 'lru'.
-        half_life_steps: number of steps, above 0, after which the count of an occurrence halves.
+            With 'lfu_decay', the least frequently used rows are evicted first, but each occurrence
+            counts half as much after every `half_life_steps` steps. With 'score', the rows with the
+            lowest score from `table.set_scores` (default: 0) are evicted first. Among rows with
+            equal frequency or score, the least recently used row is evicted first. Default: 'lru'.
+        half_life_steps: number of steps, above 0, after which an occurrence counts half as much.
             The argument is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
@@ -328,7 +328,7 @@ def check_eviction(value: Any) -> Eviction | None:
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:
-    """Return one number or `dim` numbers as a list of floats; None for None.
+    """Return an unknown value as a list of one or `dim` floats; None if `value` is None.
 
     Raises:
         TypeError, ValueError: `value` has another type or length, or is not finite.

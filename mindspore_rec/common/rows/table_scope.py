@@ -34,9 +34,9 @@ def own_scope() -> Iterator[None]:
     """While the block runs, put the tables that this thread makes into a new scope.
 
     If two tables of one scope have the same name, the newer table is used. Tables of different
-    scopes do not conflict. So two versions of a model, or a training and a serving network, may
-    have tables of the same names side by side. A table's name in files, the initial values and the
-    digests are equal in all scopes.
+    scopes do not conflict. So a process may have several networks with tables of the same names,
+    for example two versions of a model, or a training network and a serving network. A table's name
+    in files, the initial values and the digests are equal in all scopes.
 
     Example:
         >>> with own_scope():

@@ -111,7 +111,8 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        Rows that were written before any event time count as seen at the first event time.
+        If a row was written before any event time was set, its age is measured from the first event
+        time.
         """
         return self._synchronised().first_time
 

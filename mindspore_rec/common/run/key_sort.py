@@ -21,8 +21,8 @@ class KeySort:
     files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files. The directory is made when needed, and `close` removes
-            it.
+        directory: directory of the files. The object makes the directory when it needs files, and
+            `close` removes the directory.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.
         part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.

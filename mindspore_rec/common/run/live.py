@@ -57,7 +57,7 @@ class LiveTable:
 
 
 class ServerBusyError(OSError):
-    """Error of a server that is too busy to answer now. A later request may succeed."""
+    """Error if a server is too busy to answer now, so that the request may be repeated later."""
 
 
 class _GoneOnError(CheckpointError):

@@ -147,7 +147,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return the parts of a table, each with its name for messages."""
+    """Return the parts of a table, each with its field name for error messages."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]
@@ -171,8 +171,8 @@ def _check_table(where: str, table: Any) -> None:
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges equal the ranges of the native clock. So after the rows are loaded, setting the
-    # clock cannot fail.
+    # The checked ranges equal the ranges of the native clock, so that setting the clock after
+    # loading the rows cannot fail.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)

@@ -101,7 +101,7 @@ class Publisher:
         Raises:
             CheckpointError: a checkpoint of the run is damaged. Before the error was raised, all
                 undamaged checkpoints were copied.
-            ValueError: the copy belongs to another run than the run to publish.
+            ValueError: the target directory is a copy of another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
         """
@@ -189,7 +189,7 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints that the copy needs, and an error for damaged manifests."""
+        """Return the run's checkpoints to copy, and an error if manifests are damaged."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:

@@ -156,8 +156,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # If the dtypes differ, the table's optimizer has changed. The delta after a change of
-            # the optimizer contains every row, with new state.
+            # If the dtypes differ, the table's optimizer was replaced before this delta. Such a
+            # delta contains all rows, with the new optimizer's state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])

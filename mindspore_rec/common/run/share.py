@@ -79,7 +79,7 @@ class Shares:
 
     @property
     def of_network(self) -> Share:
-        """The share of a table whose rows are spread over all workers."""
+        """This worker's share of a table whose rows are distributed over all workers."""
         return Share(self.worker, self.workers)
 
     def held(self, table: Any) -> Share | None:
@@ -121,7 +121,7 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    only part is the whole entry.
+    result is a list of the whole entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

@@ -115,7 +115,7 @@ class Team:
     def told(self, work: Callable[[], T]) -> T:
         """Call a short, infallible function on worker 0, and return the result on every worker.
 
-        The call exchanges one message, without the thread of `patient`.
+        The call sends only one message, and does not start the thread of `patient`.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)
@@ -125,8 +125,7 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An OSError is raised only if all workers' errors are OSErrors. So sort OSErrors after all
-        # other errors.
+        # Sort OSErrors last, so that an OSError is raised only if all workers' errors are OSErrors.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

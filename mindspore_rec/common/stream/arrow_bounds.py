@@ -4,8 +4,7 @@
 A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
 a text many times, and null columns may have any length. So this module reads the metadata of every
 message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-sizes. After the check, a stream of legal size is passed to Arrow, which verifies the metadata
-itself.
+sizes. If the sum is within the limit, Arrow decodes the stream and verifies the metadata itself.
 """
 
 from __future__ import annotations

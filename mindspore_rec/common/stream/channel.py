@@ -170,7 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name. The log is in a separate topic."""
+        """Log of the claims on this sender's name, in a topic with the suffix ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -242,7 +242,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the greatest message number of this sender in state and channel; -1 if none."""
+        """Return this sender's greatest message number in `state` or in the channel, or -1."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)

@@ -33,9 +33,8 @@ class StreamingDataset(BatchSource):
     the same batch. `state_dict(batches=...)` returns the state after the last batch used in
     training, even if further batches have been read ahead. `RecCheckpoint` saves the state if the
     training data are this object or a `BatchWrapper` around this object, such as `FeatureBatches`.
-    `RecCheckpoint` refuses data that hide the dataset, because the number of batches used in
-    training is then unknown. For example, a `mindspore.dataset.GeneratorDataset` or a generator
-    expression hides the dataset.
+    `RecCheckpoint` refuses a `mindspore.dataset.GeneratorDataset`, a generator expression or other
+    data around the dataset, because the number of batches used in training is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
@@ -182,8 +181,8 @@ class StreamingDataset(BatchSource):
 
         Returns:
             This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns. On every worker, a
-            transform that learns needs all rows.
+            there are fewer partitions than workers, or if the transform learns. A transform that
+            learns must read all rows on every worker.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -194,11 +193,14 @@ class StreamingDataset(BatchSource):
         return self
 
     def covered_streams(self) -> list[Any]:
-        """Return the source, whose position is part of the state."""
+        """Return the source, because its position is part of the dataset's state."""
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the event time is set: the transform's tables, or all tables.
+        """Return the tables on which the event time is set.
+
+        If a feature of the transform is the timestamp, these are the tables of the transform's
+        features. Otherwise, these are all tables.
 
         Args:
             tables: tables of the network that is trained.
@@ -213,7 +215,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Number, as far as known, of the topic's messages that are not in any batch yet."""
+        """Approximate number of the topic's messages that are not in any batch yet."""
         return self.source.lag
 
     @property

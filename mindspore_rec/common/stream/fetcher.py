@@ -89,8 +89,7 @@ class Fetcher:
     def stop(self) -> None:
         """Ask the thread to end, and wait for its end."""
         self._stop.set()
-        # If Ctrl-C came after the lock was acquired and before the `with` block began, release the
-        # lock.
+        # Release the lock, in case Ctrl-C arrived between acquiring the lock and the `with` block.
         with contextlib.suppress(RuntimeError):  # not held by this thread
             while True:
                 self._changed.release()
@@ -133,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. After the seek, the client again
-        # records the skipped offsets that follow the polled messages.
+        # Seek to the offsets after the last polled messages. The seek makes the client record the
+        # skipped offsets after the polled messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -167,7 +166,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages right before each message; None if all are 0."""
+        """Count the removed messages right before each message; return None if there are none."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -233,7 +232,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Return an error for each message with an event after 2106 or too far in the future."""
+        """Return an error for each message whose event time is after 2106 or too far ahead."""
         column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaver: take messages of several partitions in an order that does not depend on time.
+"""Interleaver: take messages of several partitions in an order that does not depend on timing.
 
 Partitions take turns. A turn has a fixed number of messages, and duplicates do not count. The
 interleaver waits for messages of the partition that has the turn. So the order depends only on the
@@ -68,7 +68,7 @@ class Block:
         rows: the rows of all messages.
         bad: the messages that could not be decoded to rows, indexed by their position in the block.
         sequences: sequence of each message; None if messages have no sequences. A message is a
-            duplicate if its sequence number is not above the last number of its producer.
+            duplicate if its producer has already sent the same or a greater sequence number.
         size: number of bytes that the block adds to `waiting_bytes`.
         missing: for each message, the number of messages just before this message that were removed
             from the log. Default: none.
@@ -113,10 +113,10 @@ class Interleaver:
         idle: partitions that get no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were left out because a message of the same producer
-            with the same or a greater sequence number had been taken.
+        duplicates: number of messages that were skipped because a message of the same producer with
+            the same or a greater sequence number had been taken.
         epochs: for each partition and producer, the greatest epoch so far.
-        outdated: number of messages left out because their producer was replaced.
+        outdated: number of messages that were skipped because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
             them.
     """
@@ -153,7 +153,7 @@ class Interleaver:
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on. The turn passes to the partition at once.
+        """Give turns to a waiting partition from now on, and give it the current turn.
 
         When `add` is called, the partition that has the turn must not have a partly taken message.
         """
@@ -208,7 +208,7 @@ class Interleaver:
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Skip a partition's turns from now on.
+        """Skip a partition until `join` is called.
 
         The partition must not have a partly taken message.
         """
@@ -275,7 +275,7 @@ class Interleaver:
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
         """Take up to `most` rows from the block's messages before index `stop`.
 
-        The last message may be partly taken.
+        If `most` ends within a message, only the first rows of this message are taken.
         """
         begin = block.begin(block.place) + self.row
         goal = begin + most
@@ -291,7 +291,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
-        """Take one message or a part of it, unless the message must be left out."""
+        """Take one message or a part of it; skip a message that is a duplicate or outdated."""
         place = block.place
         assert block.sequences is not None
         sequence = block.sequences[place]
@@ -358,8 +358,8 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # If several workers saved the position, other partitions may have partly taken messages
-        # too.
+        # If several workers saved the position, partitions that do not have the turn may have
+        # partly taken messages too.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -398,4 +398,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing. This function is the default of `on_good`."""
+    """Do nothing: the default of the argument `on_good`."""

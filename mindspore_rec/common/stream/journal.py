@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: storage of decisions that depended on time, so that a restarted stream repeats them."""
+"""Journal: storage of decisions that depended on timing, which a restarted stream repeats."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Decision(NamedTuple):
 class Journal:
     """List of decisions in order. Each decision is on disk before it takes effect.
 
-    By default, a stream's batches do not depend on time, so the stream only makes decisions that
+    By default, a stream's batches do not depend on timing, so the stream only makes decisions that
     add partitions.
 
     Each of several workers has a separate journal, in a file beside `path`. The file's name ends
     with the index of the worker and the number of workers.
 
     Args:
-        path: the file, which is made if it is missing. With None, decisions are stored only in
-            memory. Without a file, a restarted process makes new decisions, but training still
-            reads each row once.
+        path: path of the journal's file, which is made if it is missing. With None, decisions are
+            stored only in memory. Without a file, a restarted process makes new decisions, but
+            training still reads each row once.
 
     Raises:
         ValueError: the file is not a journal.

@@ -31,7 +31,7 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Drop all recorded offsets. Call this method before reading begins at other offsets."""
+        """Drop all recorded offsets. Call this method before you seek to new offsets."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:

@@ -38,7 +38,7 @@ class LeftOut:
         self._missing_reported = self._outdated_reported = 0
 
     def watch(self, order: Interleaver) -> None:
-        """Report the messages that an interleaver leaves out."""
+        """Report the messages that an interleaver skips."""
 
         def report_missing(partition: int, offset: int, count: int) -> None:
             self._report_missing(partition, offset, count, order.missing)

@@ -53,7 +53,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         states: states of streams over different partitions of one topic.
 
     Raises:
-        ValueError: a stream has made decisions that depended on time. With a different number of
+        ValueError: a stream has made decisions that depended on timing. With a different number of
             workers, these decisions cannot be repeated. The error is also raised if the states are
             from different topics, or if two states have the same partition.
     """
@@ -122,7 +122,8 @@ def state_of_partitions(
 ) -> dict[str, Any]:
     """Return the state from which a stream of the partitions `partitions` resumes.
 
-    The counts over all partitions are in the state of the worker that has the first partition.
+    The counts of the whole topic, over all partitions, are in the state of the worker that has the
+    first partition.
 
     Args:
         partitions: the partitions in ascending order.

@@ -79,7 +79,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
     Args:
         on_wait: function that a stream calls several times per second while it waits for messages.
-            The function may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
+            `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
             Default: None.
     """
     before = getattr(_local, "reading", False)

@@ -63,16 +63,16 @@ _MOST = (1 << 62) - 1
 class StreamSource:
     """Source of batches of a topic's rows. The source's state is the position in the topic.
 
-    Batches depend on the contents of the topic and on the initial state, but not on time. A batch
+    Batches depend on the contents of the topic and on the initial state, but not on timing. A batch
     has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
     Partitions take turns of a fixed number of messages (`Interleaver`). So a run that resumes from
     a saved state gets exactly the batches of an uninterrupted run.
 
-    Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
-    `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
-    `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
-    the decisions that depended on time. Without a journal, a restarted stream still yields each row
-    once, but possibly in different batches.
+    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
+    batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
+    `max_wait_seconds`, pass a `journal`. For a restart, the journal stores the decisions that
+    depended on timing. Without a journal, a restarted stream still yields each row once, but
+    possibly in different batches.
 
     A new partition of the topic is read from its beginning. The partition gets turns once it has a
     message and all messages that were in the topic when reading began have been taken. The journal
@@ -87,15 +87,15 @@ class StreamSource:
             message. Default: all partitions, including partitions that are added to the topic
             later.
         start: start position if no state is loaded: "earliest", "latest", or offsets by partition.
-            Offsets are also used for partitions that are missing in a loaded state. Default:
+            If a loaded state lacks a partition, the partition's offset in `start` is used. Default:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
-            message with an event after 2106 (2**32 - 1 seconds) is bad.
+            message with an event time after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
-        journal: storage of decisions that depend on time. Each of several workers writes a separate
-            journal beside `journal`. Default: a journal in memory.
+        journal: storage of decisions that depend on timing. Each of several workers writes a
+            separate journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.
 
     Attributes:
@@ -228,7 +228,7 @@ class StreamSource:
         Raises:
             ValueError: the number of partitions or `batch_size` is below the number of workers, or
                 a loaded state cannot be used with this number of workers.
-            RuntimeError: batches have been taken, or the stream was split in another way before.
+            RuntimeError: batches have been taken, or an earlier call split the stream differently.
         """
         assigned = self._assigned
         if assigned.split == (worker, workers):
@@ -277,8 +277,8 @@ class StreamSource:
     def read_alike(self, worker: int) -> None:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
-        Different workers may detect a new partition at different batches. So only a restart adds
-        new partitions (see `add_partitions`).
+        Different workers may detect a new partition at different batches. If all workers read the
+        same messages, only a restart adds new partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -286,11 +286,11 @@ class StreamSource:
     # ---- partitions that the topic gets later
 
     def limit_partitions(self, partitions: Collection[int]) -> None:
-        """Read only the partitions in `partitions`, which all workers know.
+        """Read only the partitions in `partitions`. All workers must pass the same partitions.
 
         Args:
-            partitions: indexes of the partitions that all workers know. Call this method before you
-                load a state or take a batch.
+            partitions: indexes of the partitions. Call this method before you load a state or take
+                a batch.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -318,9 +318,9 @@ class StreamSource:
     def add_partitions_when_saved(self) -> None:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
-        The method is for a reader that writes its state to disk before it continues. The state
-        records the decision. So if the reader repeats its output since the previous state, the
-        output is unchanged.
+        Call this method in a reader that writes its state to disk before it continues. The state
+        records the decision to add partitions. So if the reader repeats its output since the
+        previous state, the output is unchanged.
         """
         self._decisions.adds = "asked"
 
@@ -546,7 +546,7 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Make the next batches with other settings, such as the settings of an earlier run."""
+        """Set batch size and turn for the next batches, for example to repeat an earlier run."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
@@ -564,7 +564,7 @@ class StreamSource:
             check: as for `Journal.taken_over`.
 
         Returns:
-            True if the file exists. The file is made if decisions may depend on time.
+            True if the file exists. The file is made if decisions may depend on timing.
 
         Raises:
             ValueError, OSError: the errors that `Journal` raises.
@@ -579,7 +579,7 @@ class StreamSource:
 
     @property
     def lacks_decisions_by_time(self) -> bool:
-        """True if some of the missing decisions may have depended on time.
+        """True if the journal lacks decisions that may have depended on timing.
 
         Missing decisions that only added partitions are harmless, because the state contains the
         added partitions.
@@ -647,12 +647,12 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead must pass `batches`. The object remembers the last
+            batches: return the position after this number of batches, counted over all runs. A
+                training that reads batches ahead must pass `batches`. The source remembers its last
                 1024 positions. Default: the position after the last batch.
 
         Raises:
-            ValueError: the object does not remember the position after `batches` batches.
+            ValueError: the source does not remember its position after `batches` batches.
         """
         self._bad.flush()
         with self._changed:

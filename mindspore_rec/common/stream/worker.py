@@ -31,11 +31,11 @@ _REPEATED = ("batch_size", "turn_messages", "message_rows", "num_shards", "full_
 class FeatureWorker:
     """Worker that sends the batches of a stream into a channel.
 
-    At intervals, the worker saves one state. The state consists of four parts: the position in the
+    The worker saves its state at intervals. The state consists of four parts: the position in the
     stream, the transform's state, the next message's sequence number, and the settings that
     determine each message's rows. After a kill, the worker resumes from the last state. The worker
-    repeats the messages that followed the state, with their old sequence numbers. Receivers drop
-    repeated messages.
+    sends the messages after this state again, with the same sequence numbers as before. Receivers
+    drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
@@ -44,7 +44,7 @@ class FeatureWorker:
     end. After an orderly end, no message follows the state. The transform may change if the new
     transform makes as many rows from each batch as the old transform.
 
-    The source's journal stores decisions that depend on time (`max_wait_seconds`,
+    The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
@@ -140,7 +140,7 @@ class FeatureWorker:
                 "sender_name, which sends everything anew"
             )
         # After `take_over`, an earlier worker on any host sends no valid message and saves no
-        # state. So no earlier worker can change the state or the journal any more.
+        # state. Then no earlier worker can change the state or the journal any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -220,8 +220,8 @@ class FeatureWorker:
     def run(self) -> int:
         """Send batches until the stream ends or a signal arrives; return the sent batches' count.
 
-        The state is saved at the end. After a signal, the current batch is sent first. A second
-        signal raises KeyboardInterrupt.
+        The state is saved at the end. After a signal, `run` sends the current batch and then ends.
+        A second signal raises KeyboardInterrupt.
 
         Raises:
             ReplacedError: another worker has taken over the state.

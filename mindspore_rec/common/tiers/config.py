@@ -53,12 +53,12 @@ class CacheConfig:
             recently trained rows are demoted first. With 'lfu', the rows that training has looked
             up least often are demoted first. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
-            are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
-            reads the missing rows itself, during the step. Default: 2.
+            are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup in a
+            step reads the rows that are missing in host memory. Default: 2.
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
-            rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this
-            table; row size, dtypes and optimizer must be the same as in the earlier run. Default:
+            rows, and 'discard' deletes the rows. The action 'keep' adds the rows to this table,
+            which must have the row size, dtypes and optimizer of the earlier run. Default:
             'refuse'.
 
     Attributes:

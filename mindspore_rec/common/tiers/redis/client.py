@@ -73,8 +73,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock, which a thread of the parent process may have locked. The parent's
-    thread does not exist in the forked process, so the copy would never be unlocked.
+    A fork copies the lock. If a thread of the parent process has locked it, the copy would never be
+    unlocked, because this thread does not exist in the forked process.
 
     Args:
         subject: name of the tier in error messages.
@@ -256,7 +256,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and pass the error to `_judge`."""
+        """Record a redirection or a change of the cluster, and return the error from `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
