@@ -3,7 +3,7 @@
 
 A public package imports each of its names from the defining module when the name is first used.
 
-Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
+Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. Importing a
 public package for serving must not import modules that only training needs.
 """
 

@@ -37,7 +37,8 @@ def warn_of_upstream() -> None:
     """Warn if upstream's package is in Python's path, or its modules are in this library's folder.
 
     Warns:
-        RuntimeWarning: upstream's package is installed. The message names the remedy.
+        RuntimeWarning: upstream's package is installed. The warning tells how to remove the
+            package.
     """
     folders = dict.fromkeys(sys.path)
     where = next((f"{each} in {folder}" for folder in folders for each in _infos(folder)), None)

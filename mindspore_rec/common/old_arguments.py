@@ -47,9 +47,9 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: its name.
-        replaces: True if a call may have both names, and the old name then overrides the new name,
-            as `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is
-            an error. Default: False.
+        replaces: True if a call may have both names. Then the old name's value is used, as
+            `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is an
+            error. Default: False.
     """
 
     old: str
@@ -78,9 +78,9 @@ class InSettings:
         argument: the argument that takes the settings.
         kind: class of the settings object.
         names: names of the old arguments.
-        first: text that represents the settings' first argument in the message. If `first` is set,
-            a value of `argument` that is not a settings object becomes the first argument of the
-            settings.
+        first: text for the settings' first argument in the warning. If `first` is set, and a call
+            passes a value for `argument` that is not a settings object, this value becomes the
+            first argument of the settings.
     """
 
     argument: str
@@ -132,8 +132,8 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     Args:
         *changes: conversions of the old arguments.
         order: names of the old signature's positional arguments, in order. Needed only if a
-            positional argument was removed. From the first removed argument on, positional values
-            are passed by name.
+            positional argument was removed. Positional values at and after the first removed
+            argument are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))
@@ -234,7 +234,7 @@ def _check_once(function: str, late: Mapping[str, Any], named: Mapping[str, Any]
 
 
 def _spoken(target: Callable[..., Any]) -> str:
-    """Return a function's name for messages; a constructor has the name of its class."""
+    """Return a function's name for error messages; a constructor has the name of its class."""
     return target.__qualname__.removesuffix(".__init__")
 
 

@@ -24,9 +24,9 @@ _KEPT_ROWS = 250_000
 def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
     """Return a proposed schema, extended by pairs of columns with useful statistics.
 
-    In a random sample of many rows, few pairs occur twice. So, for the column with the most values,
-    all rows of some values are read. The chosen values have at most 250,000 of the first two
-    million rows.
+    In a random sample of many rows, few pairs occur twice. Instead, choose some values of the
+    column with the most values, and read all rows with these values. The chosen values occur in at
+    most 250,000 of the first two million rows.
 
     Args:
         inferred: the proposal.

@@ -31,7 +31,7 @@ _SAMPLE_PARTS = 16
 
 
 class Rows:
-    """Rows of a source, as `read` returns them. Rows are read only when they are needed.
+    """Rows of a source, from `read`. Rows are read only when they are needed.
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
@@ -66,7 +66,7 @@ class Rows:
 
     @property
     def source(self) -> str:
-        """Name of the source in messages."""
+        """Name of the source in error messages."""
         return self._selection.data.source
 
     @property
@@ -88,7 +88,7 @@ class Rows:
         """Return the number of rows; see `len`.
 
         No row is read if the files store their number of rows and no filter, split, sample or check
-        may leave out rows. The number is computed once.
+        may remove rows. The number is computed once.
 
         Raises:
             ValueError: a row cannot be read.
@@ -312,10 +312,10 @@ class Rows:
                 space for at least 3 * `buffer_rows` rows. With many threads, about two million
                 further rows are read ahead. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
-                selects its rows of each batch. So any number of workers trains on the same batches
-                as one process. With "windows", each worker reads only its share of the windows;
-                without `shuffle`, each row group is a window. If there are few windows, each worker
-                reads its share of the rows of each window.
+                selects its rows of each batch. Therefore, any number of workers trains on the same
+                batches as one process. With "windows", each worker reads only its share of the
+                windows; without `shuffle`, each row group is a window. If there are few windows,
+                each worker reads its share of the rows of each window.
             order: an order that you define, which replaces `shuffle`, `seed` and `buffer_rows`; see
                 `Order`. Default: None.
 

@@ -91,7 +91,7 @@ class Selection:
 
     @property
     def keeps_all(self) -> bool:
-        """True if no filter, split or sample leaves out rows."""
+        """True if no filter, split or sample removes rows."""
         return self.where is None and not self.shares and self.sample is None
 
     def parts(self) -> list[FilePart]:
@@ -117,7 +117,7 @@ class Selection:
 
     @property
     def drops_faults(self) -> bool:
-        """True if rows that do not fit the schema are left out instead of raising an error."""
+        """True if rows that do not fit the schema are skipped instead of raising an error."""
         return self.schema is not None and self.data.bad.settings.most_share > 0
 
     def known_count(self) -> int | None:

@@ -40,7 +40,7 @@ class DataFile:
     """One file of a source.
 
     Args:
-        name: name of the file in messages.
+        name: name of the file in error messages.
         path: path of the file in `filesystem`.
         filesystem: where it is.
         size: its bytes.
@@ -174,7 +174,7 @@ def _matches(system: pafs.FileSystem, path: str) -> tuple[list[pafs.FileInfo], s
 
 
 def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
-    """Return the file system, the path in it, and the prefix of the path in messages."""
+    """Return the file system, the path in it, and the path's prefix in error messages."""
     if filesystem is not None:
         if isinstance(filesystem, pafs.FileSystem):
             return filesystem, _without_scheme(text), ""
@@ -287,7 +287,7 @@ def _hive(path: str) -> dict[str, str | None]:
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
-    """Return the types of the partitions: int64 if all values are integers, string if not."""
+    """Return the types of the partitions: int64 if all values are integers, otherwise string."""
     types: dict[str, pa.DataType] = {}
     for name in files[0].partition if files else ():
         values = [each.partition[name] for each in files if each.partition[name] is not None]

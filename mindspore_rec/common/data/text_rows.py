@@ -29,7 +29,7 @@ class TextRows(FileRows):
     """Rows of one text file.
 
     Args:
-        name: name of the file in messages.
+        name: name of the file in error messages.
         blocks: its blocks.
         bad: counts bad rows.
     """

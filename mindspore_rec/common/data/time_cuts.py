@@ -19,7 +19,7 @@ _ZONE = r":.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 
 
 class TimeCounts:
-    """Count rows by time; if there are too many times, close times share a count.
+    """Count rows by time; if there are more than `most` times, neighbouring times are merged.
 
     Args:
         most: number of counts in memory.

@@ -135,7 +135,8 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the time at which the next slice or the end of the round is due."""
+        """Return the time at which the next slice, or after the last slice the round's end, is
+        due."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

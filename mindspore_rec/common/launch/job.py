@@ -39,9 +39,9 @@ class Outcome:
 
     Attributes:
         code: exit code of the first worker that failed, or 128 plus the number of the signal that
-            ended the worker. If mpirun reported no failed worker, the code is mpirun's exit code,
+            ended the worker. If mpirun reported no failed worker, `code` is mpirun's exit code,
             which is 0 if all workers succeeded. If the output could not be written, the code is 141
-            or 1 (`run`).
+            or 1 (see `run`).
         seconds: seconds from the job's start to its end.
         end: rank and exit code of the first worker that failed; None if mpirun reported no failed
             worker.
@@ -100,8 +100,8 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     environment = worker_environment(job, cores, os.environ)
     command = mpirun_command(job, find_mpirun(), cores, environment)
     start = time.monotonic()
-    # mpirun runs in a new session. So Ctrl-C reaches only the launcher, which asks the workers to
-    # stop.
+    # mpirun runs in a new session, so that Ctrl-C reaches only the launcher, which asks the workers
+    # to stop.
     with subprocess.Popen(
         command,
         env=environment,

@@ -43,7 +43,7 @@ class End:
     Attributes:
         rank: its rank.
         code: the worker's exit code, or 128 plus the number of the signal that ended the worker.
-            The code is 0 if the worker ended normally while another worker still waited for this
+            If the code is 0, the worker ended normally, but another worker still waited for this
             worker.
     """
 

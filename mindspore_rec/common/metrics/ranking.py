@@ -2,10 +2,10 @@
 """NumPy functions that compute metrics of rankings from the ranks of the relevant items.
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
-relevant. A target's rank is 1 plus the number of the row's other items above the target; other
-targets of the row are not counted. **Ties**: an item with the target's score counts one half. The
-result is the mid rank, the mean rank over all orders of the tied items. So a model that gives all
-items the same score ranks a target in the middle, not first. Ranks come from :func:`mid_ranks`,
+relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
+row's other targets. **Ties**: an item with the target's score counts one half. The result is the
+mid rank, the mean rank over all orders of the tied items. If a model gives all items the same
+score, a target's rank is in the middle, and not 1. Ranks come from :func:`mid_ranks`,
 :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
 Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``
@@ -118,9 +118,10 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
     """Compute the mean normalized discounted cumulative gain of the first k items.
 
     A target at the place p gains ``1 / log2(p + 1)``, even for a mid rank between two whole
-    numbers. The sum of the gains is divided by the sum of the best ranking, whose first places are
-    ``min(targets, k)`` targets. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
-    of IR techniques (https://doi.org/10.1145/582415.582418), with gains of 0 and 1.
+    numbers. The sum of a row's gains is divided by the sum of gains of the best possible ranking,
+    in which targets have the first ``min(targets, k)`` places. Source: Järvelin & Kekäläinen 2002,
+    Cumulated gain-based evaluation of IR techniques (https://doi.org/10.1145/582415.582418), with
+    gains of 0 and 1.
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.

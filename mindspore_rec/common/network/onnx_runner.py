@@ -33,8 +33,8 @@ class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
     A call reads rows and dense parameters under a lock that concurrent calls share. After the rows
-    are read, the call releases the lock and computes. Dense parameters are inputs of the model. So
-    a delta can replace the parameters, and the model need not be compiled again.
+    are read, the call releases the lock and computes. Dense parameters are inputs of the model, so
+    that a delta can replace the parameters without compiling the model again.
 
     Args:
         network: the network.

@@ -48,7 +48,7 @@ class WorkerGroup:
         host: name of this worker's host.
         hosts: names of the hosts of all workers, by rank.
         local_rank: index of this worker among the workers of its host.
-        local_size: number of workers of this worker's host.
+        local_size: number of workers on this worker's host.
 
     Example:
         >>> group = worker_group()
@@ -82,7 +82,7 @@ class WorkerGroup:
         return self._gather(data)
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the values that all workers sent, by rank. `json` must accept each value."""
+        """Return the values that all workers sent, by rank. Values must be JSON-serializable."""
         self._require_main_thread("all_gather_json")
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
@@ -109,7 +109,7 @@ class WorkerGroup:
         """Check that a digest is the same on all workers.
 
         Args:
-            what: name of the digested object, for the message.
+            what: name of the digested object, for the error message.
             digest: any text, a checksum for example.
 
         Raises:
@@ -138,8 +138,8 @@ class WorkerGroup:
         """Check by checksums that arrays are identical on all workers.
 
         Args:
-            what: name of the arrays for the message, such as "dense parameters".
-            names: a name for each array, for the message.
+            what: name of the arrays for the error message, such as "dense parameters".
+            names: a name for each array, for the error message.
             arrays: C-contiguous arrays.
 
         Raises:
@@ -177,8 +177,8 @@ class WorkerGroup:
 
         The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
         one thread only. `send`, `poll` and `receive` exchange single messages, and any thread may
-        call them. Tags of messages are 0 to 16383. On 'service', which also carries requests for
-        rows by key, tags are 0 to 8191.
+        call them. Tags of messages are 0 to 16383. On the channel 'service', tags are 0 to 8191,
+        because it uses higher tags for requests for rows.
 
         Raises:
             ValueError: no channel has this name.

@@ -107,7 +107,7 @@ def allow_files(needed: int, what: str) -> None:
 
     Args:
         needed: number of file descriptors.
-        what: purpose of the file descriptors, for the message.
+        what: purpose of the file descriptors, for the error message.
 
     Raises:
         WorkerError: the hard limit is below `needed`.

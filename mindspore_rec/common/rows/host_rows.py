@@ -85,14 +85,15 @@ class HostRows(NativeAccess):
         return self._synchronised().erase(keys)
 
     def clear_rows(self) -> None:
-        """Remove all rows and counters; the settings and the optimizer stay."""
+        """Remove all rows and counters, but keep the settings and the optimizer."""
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
         """From now on, store rows with 8 or 4 bits per number, for serving.
 
         Rows that are written or imported later are quantised with the arithmetic of
-        `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.
+        `parameter.quantise`. A quantised table has no optimizer, and lookups of keys without a row
+        insert no rows.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
@@ -157,8 +158,8 @@ class HostRows(NativeAccess):
         """Pass all rows to a function, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form that `export_rows` returns. The
-                function must not use the table.
+            take: function that is called with arrays in the form that `export_rows` returns. `take`
+                must not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
@@ -225,7 +226,7 @@ class HostRows(NativeAccess):
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Return the keys of rows whose values in memory have changed without a write.
+        """Return the keys of rows whose values are damaged in memory.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
         delta. If a row has not been trained or written since the last delta, the row must still
@@ -308,8 +309,8 @@ class HostRows(NativeAccess):
                 of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
 
         Raises:
-            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule.
-                The table does not change.
+            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. In
+                this case, the call changes no row of the table.
         """
         native = self._synchronised()
         if codes is not None:

@@ -21,7 +21,7 @@ TRIGGERS = ("step", "callback")
 
 
 def _limit(argument: str, value: int | None, low: int) -> int:
-    """Return a limit for the native core; -1 means off."""
+    """Return a limit for the native core; -1 means no limit."""
     if value is None:
         return -1
     value = check_int(argument, value, -1, NEVER)
@@ -96,8 +96,8 @@ class SketchAdmission:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
         max_threshold: the highest threshold that may be set later, 1 to 65535 and at least
-            `threshold`. A counter has 4 bits up to a `max_threshold` of 15, 8 bits up to 255, and
-            16 bits above. Default: `threshold`.
+            `threshold`. A counter has 4 bits if `max_threshold` is at most 15, 8 bits if it is at
+            most 255, and otherwise 16 bits. Default: `threshold`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -141,9 +141,9 @@ class ProbabilityAdmission:
     """Policy that admits a key with a fixed probability at each occurrence in training.
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
-    1 - (1 - probability) ** n. The policy keeps no counters. Whether a key is admitted is a
-    function of (seed, table name, key, step, n). So the decision is the same for all occurrences in
-    a batch, and in a repeated run.
+    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key is a
+    function of (seed, table name, key, step, n). It is the same for all occurrences in a batch, and
+    in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.
@@ -197,10 +197,10 @@ class Eviction:
     """Rules by which rows are evicted with their optimizer state and count. Rules may be combined.
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
-    limit. A sweep that visits a slice of the table in each step frees the memory. Eviction by
-    capacity runs at the end of a step after which the table has too many rows. The order of
-    eviction is approximate, because victims are chosen from a sample of eight rows for each row to
-    evict. The next incremental export contains every eviction.
+    limit. The row's memory is freed later, by a sweep that visits a slice of the table in each
+    step. If the table has too many rows at the end of a step, rows are evicted by capacity. The
+    order of eviction is approximate, because victims are chosen from a sample of eight rows for
+    each row to evict. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is

@@ -118,7 +118,8 @@ class TableState(NativeAccess):
 
     @property
     def horizon(self) -> tuple[int, int]:
-        """Step and event time at which the ages of rows are measured if a trigger evicts rows."""
+        """Step and event time at which rows' ages are measured if `Eviction.trigger` is
+        'callback'."""
         return self._synchronised().horizon
 
     def set_clock(self, step: int, event_time: int) -> None:

@@ -3,8 +3,8 @@
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
-The number in a directory's name is the step. Loading a full checkpoint, or applying a delta of the
-same step, leads to the same state.
+The number in a directory's name is the step of the checkpoint. Loading a full checkpoint, or
+applying a delta of the same step, leads to the same state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Entry:
         kind: 'full' or 'delta'.
         step: number of training steps since the run began.
         run: id of the run.
-        state: id of the state that the checkpoint leads to.
+        state: id of the state after the checkpoint is loaded or applied.
         parent: id of the state from which a delta starts; None for a full checkpoint.
         manifest: the whole manifest.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the rows of a server with the rows of the checkpoints that it loaded."""
+"""Compare the rows of a server with the rows of the checkpoints that the server loaded."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def check_whole_rows(
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # A check that every row has the last optimizer's state requires reading all rows.
+            # Read all rows to check that every row has the last optimizer's state.
             share = ALL if shares is None else shares[name]
             for _ in () if share is None else rows_at(chain, name, share):
                 pass

@@ -7,8 +7,8 @@ renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kin
 is the checksum of the manifest without the line `crc32c`.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
-`state` identifies the state to which a directory leads. A training has one id `run` and saves a
-sequence of states. The ids of runs and states are random and never used twice.
+`state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
+and saves a sequence of states. The ids of runs and states are random and never used twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). For example, a manifest
 can only name files in its own directory.
@@ -99,8 +99,8 @@ def new_directory(target: Path) -> Iterator[Path]:
 def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
 
-    If the old name could not be synced, the new name may reappear after a power loss. A checkpoint
-    under its new name must be complete. So the directory stays, and the next writer removes it.
+    If the old name could not be synced, the new name may reappear after a power loss. The directory
+    then stays, so that the checkpoint would be complete, and the next writer removes it.
     """
     try:
         sync(directory.parent)
@@ -113,10 +113,10 @@ def put_in_place(beside: Path, target: Path) -> None:
     """Rename a synced directory, and sync the new name.
 
     Raises:
-        OSError: the new name could not be synced, and the directory has its old name again. If
-            writing a checkpoint fails, the checkpoint must not appear later, because the next delta
-            starts from the state of the previous checkpoint. If renaming back fails too, the
-            directory keeps the new name, and the error comes from the second rename.
+        OSError: the new name could not be synced, and the directory was renamed back. If writing a
+            checkpoint fails, the checkpoint must not appear later, because the next delta starts
+            from the state of the previous checkpoint. If renaming back fails too, the directory
+            keeps the new name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:
@@ -139,7 +139,7 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest with fields and the directory's files, and return the whole manifest.
+    """Write a manifest of `fields` and of the directory's files, and return the whole manifest.
 
     Args:
         directory: directory that contains the checkpoint's files.

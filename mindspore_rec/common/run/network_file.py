@@ -61,8 +61,8 @@ class Lookup:
         ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
-        combiner: 'sum', 'mean' or 'sqrtn' if the rows of each line of the ids `[B, L]` are combined
-            to one row; None if each id becomes one row.
+        combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
+            result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
         offsets: input of the network, or output of the model of ids, with the first position of
             each bag in ids `[N]`; None if each row of the ids is a bag.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a run for predictors elsewhere. The copy's rows have no optimizer state, and may be int8.
+"""Copy a run for predictors elsewhere. Rows in the copy have no optimizer state, and may be int8.
 
 The copy is a directory like the run's directory, with the same states, deltas and network. A
 predictor follows the copy as it would follow the run. Training cannot resume from the copy.
@@ -53,9 +53,9 @@ class Publisher:
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong, or `target` is a file or the run itself. The error is also
-            raised if `target` has checkpoints that no publisher made, or a copy that was made with
-            a different value of `rows`.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. ValueError is
+            also raised if `target` has checkpoints that no publisher made, or a copy with a
+            different value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 

@@ -9,8 +9,8 @@ Published runs for serving may have rows of int8. A row of int8 is an array of u
 offset of float16, then the codes (`common/rows/quantise.py`). In a file, a column of int8 rows has
 the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
 
-Rows may also have a frequency or score: a float32 after the optimizer state. If rows have a
-frequency or score, their whole state is stored as float32.
+Rows may also have a frequency or score: a float32 after the optimizer state. In a table with
+frequencies or scores, the optimizer state is also stored as float32.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Share:
         return range(first, -(-(self.worker + 1) * parts // self.workers))
 
     def is_part_of(self, parts: int) -> bool:
-        """Return True if the share is exactly one of `parts` parts."""
+        """Return True if the share contains exactly the keys of one of `parts` equal parts."""
         return self.workers == parts
 
 
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of one worker: for each table, a share that depends on the table's placement.
+    """One worker's shares of the keys of all tables; each share depends on its table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -95,7 +95,7 @@ class Shares:
     def saved(self, table: Any, number: int) -> Share | None:
         """Return the share of a table's keys that the worker saves.
 
-        A replicated table is saved by one worker.
+        Only one worker saves a replicated table.
 
         Args:
             table: the table.

@@ -3,13 +3,13 @@
 
 A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
 both the block that counts the key and the worker that owns the key. Each block has an equal range
-of hash values, and so has each worker. So every worker counts in a separate range of blocks, and
-the sum of all sketches equals the sketch of a single worker. Only a block on the boundary between
-two workers counts keys of both workers. If the number of blocks is a multiple of the number of
-workers, no block is on a boundary. If a block is on the boundary between two workers, both workers
-start with the counts of all keys of the block. If the number of workers changes again, the two
-workers' counts of a boundary block are added. So the counts of a boundary block may be too high,
-but never too low.
+of hash values, and so has each worker. Every worker counts in a separate range of blocks, so the
+sum of all workers' sketches equals the sketch of a job of one worker. Only a block on the boundary
+between two workers counts keys of both workers. If the number of blocks is a multiple of the number
+of workers, no block is on a boundary. If a block is on the boundary between two workers, both
+workers start with the counts of all keys of the block. If the number of workers changes again, both
+workers' counts of a boundary block are added. Therefore, the counts of a boundary block may be too
+high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Team: the workers of a checkpoint, each of which writes or reads one part.
 
-An action that fails on one worker fails on all workers, so that all workers continue in the same
-way.
+If an action fails on one worker, it raises an error on all workers, so that all workers continue in
+the same way.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Team:
         channel: channel for messages between the workers. Default: None, which means that there is
             only one worker.
         patient: True if a worker may wait for slower workers longer than the channel's time limit.
-            If True, a thread reports every ten seconds that a worker is still working, and only the
-            team may use the channel. Default: False.
+            If True, a thread of each worker sends a message on the channel every ten seconds during
+            an action, so other objects must not use the channel. Default: False.
 
     Attributes:
         worker: index of this worker, from 0.
@@ -76,9 +76,9 @@ class Team:
             OSError: the function raised an OSError on a worker, and no worker raised another kind
                 of error.
             Exception: the function raised an error other than an OSError on a worker. The failed
-                worker raises the function's error. On all other workers, an error of the same kind
-                is raised, or a RuntimeError if the kind is not among the kinds of `_KINDS`. The
-                message names the failed worker.
+                worker raises the function's error. All other workers raise an error of the same
+                class, or a RuntimeError if the class is not in `_KINDS`. The error message names
+                the failed worker.
         """
         if self._channel is None:
             return [work()]

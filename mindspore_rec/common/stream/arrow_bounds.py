@@ -2,9 +2,10 @@
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
 A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
-a text many times, and null columns may have any length. So this module reads the metadata of every
+a text many times, and null columns may have any length. This module reads the metadata of every
 message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-sizes. If the sum is within the limit, Arrow decodes the stream and verifies the metadata itself.
+decoded sizes. If the sum is within the limit, Arrow decodes the stream and verifies the metadata
+itself.
 """
 
 from __future__ import annotations

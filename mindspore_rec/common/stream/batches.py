@@ -261,9 +261,9 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to that
     source.
 
-    So nested wrappers around a stream have the stream's state. A wrapper may drop batches. Even if
-    the wrapper drops batches, its state is the state after the last batch that was used in
-    training.
+    For example, nested wrappers around a stream have the stream's state. A wrapper may drop
+    batches. Even if the wrapper drops batches, its state is the state after the last batch that was
+    used in training.
 
     Args:
         source: source of the batches.

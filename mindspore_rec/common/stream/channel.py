@@ -3,7 +3,8 @@
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
 receiver may restart from any saved state. A message contains the name of its sender and a number.
-So if a sender repeats messages after a crash, a receiver drops the repeated messages.
+If a sender repeats messages after a crash, a receiver detects repeated messages by their numbers
+and drops them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class DataSender:
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
     raises an error. If an error occurs, the channel still contains all messages that precede the
-    first lost message. So a sender that resumes from a saved state loses no rows and duplicates no
-    rows.
+    first lost message. A new sender that resumes from a saved state sends the lost messages again,
+    without duplicates.
 
     Args:
         address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
@@ -194,7 +195,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Use other settings from now on, such as the settings of an earlier run."""
+        """Set the settings of the next messages, for example to repeat earlier messages."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
@@ -390,7 +391,7 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 def _check_address(address: Any) -> None:
     """Check the address of brokers.
 
-    Programs that were written for mindpandas.channel may pass the address of a node.
+    The error message helps with programs for mindpandas.channel, which pass the address of a node.
     """
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):

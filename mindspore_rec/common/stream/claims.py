@@ -67,7 +67,7 @@ class Claims:
         """Claim the name, and return an epoch that is greater than all earlier claims' epochs.
 
         Raises:
-            ReplacedError: another worker has claimed the name later than this worker.
+            ReplacedError: another worker has claimed the name after this worker.
             RuntimeError, ConnectionError: the log cannot be written or read.
         """
         life = uuid.uuid4().hex

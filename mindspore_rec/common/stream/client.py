@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a message log's client; the clients of Kafka and of other logs implement it."""
+"""Interface that the clients of Kafka and of other message logs implement."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ class StreamingDataset(BatchSource):
             of whole-batch arrays by column name, with the label last. If the transform has
             `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
             state. A batch that has no rows after the transform is skipped. The transform may also
-            be a `Schema` that was fitted before, because the schema does not learn here. Default:
-            `to_arrays`, which does not change the columns.
-        columns: names of the columns of a batch, in order, with the label last. Columns that are
-            not inputs of the network, such as the event time, can be left out. Default: None, which
-            means all columns.
+            be a `Schema`, which must be fitted already, because the schema does not learn from the
+            stream. Default: `to_arrays`, which does not change the columns.
+        columns: names of the columns of a batch, in order, with the label last. Omit columns that
+            are not inputs of the network, such as the event time. Default: None, which means all
+            columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
@@ -180,9 +180,9 @@ class StreamingDataset(BatchSource):
         """Restrict this stream to the partitions of one worker, and return the stream.
 
         Returns:
-            This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns. A transform that
-            learns must read all rows on every worker.
+            This stream; None if there are fewer partitions than workers, or if the transform
+            learns. A transform that learns must read all rows on every worker. If the result is
+            None, the training divides the rows of each batch among the workers.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -227,7 +227,7 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches, over all runs, after which the state is returned. The state
+            batches: return the state after this number of batches, counted over all runs. The state
                 is known for the last 1024 batches. Default: None, which means the state after the
                 last batch.
 

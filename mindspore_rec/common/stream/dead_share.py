@@ -103,7 +103,7 @@ class DeadShare:
         return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Restore counts. The state None, from a version without counts, resets the counts."""
+        """Restore counts. If `state` is None, as in states of older versions, reset the counts."""
         state = state or {"full": [], "good": 0, "bad": {}}
         sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
         if any(size != self._part for size in sizes):  # another window: it begins anew

@@ -28,7 +28,7 @@ _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np
 
 
 class Fetcher:
-    """Thread that fills an `Interleaver`, and pauses a partition with enough waiting messages.
+    """Thread that fills an `Interleaver`, and pauses a partition that has enough waiting messages.
 
     Args:
         client: client that only this thread uses while it runs.
@@ -121,7 +121,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _expect_new(self) -> None:
-        """Also read partitions that are new in the topic or named by a journal."""
+        """Also read new partitions of the topic, and partitions that a journal names."""
         order = self._interleaver
         new = self._watch.new_partitions(self._next)
         with self._changed:
@@ -263,7 +263,7 @@ class Fetcher:
             # error.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Missing values pass this check, because missing values are checked against the schema.
+            # Do not report missing values here, because the format checks them against the schema.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

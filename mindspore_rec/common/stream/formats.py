@@ -2,8 +2,8 @@
 """Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
 A format reads many messages at once, because one row per message is common and a parser call is
-expensive. If several messages cannot be read together, they are halved repeatedly until the bad
-messages are isolated.
+expensive. If several messages cannot be read together, the list of messages is halved repeatedly
+until the bad messages are isolated.
 """
 
 from __future__ import annotations
@@ -105,9 +105,8 @@ class Format(ABC):
     Attributes:
         check: function that raises BadMessageError if rows have values that are illegal in their
             columns. Default: None.
-        sequence_of: function that returns a message's producer and number, or None. Producer and
-            number show which messages are duplicates. Default: None, which means that no message
-            has a number.
+        sequence_of: function that returns a message's producer and number, by which duplicates are
+            detected, or None. Default: None, which means that no message has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no
@@ -279,8 +278,8 @@ class ArrowFormat(Format):
         self._repeating: list[int] | None = None  # columns whose texts may be there many times
 
     def _weigh(self, value: bytes) -> int:
-        # Arrow accepts a stream without an end marker. So a truncated stream could lose rows
-        # silently.
+        # Check the end marker, because Arrow also accepts a truncated stream, and would then lose
+        # rows silently.
         if not value.endswith(_END):
             raise BadMessageError("format", "an Arrow stream without its end")
         try:
@@ -412,8 +411,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Arrow's parser reads objects instead of lines. So if an object is split between two
-        # messages, the parser would join the halves.
+        # Check that each line is an object. Otherwise, if an object is split between two messages,
+        # Arrow's parser would join the halves, because it reads objects and not lines.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):

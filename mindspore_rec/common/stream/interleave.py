@@ -2,11 +2,11 @@
 """Interleaver: take messages of several partitions in an order that does not depend on timing.
 
 Partitions take turns. A turn has a fixed number of messages, and duplicates do not count. The
-interleaver waits for messages of the partition that has the turn. So the order depends only on the
-contents of the partitions, and not on the order of arrival. If a sender distributes messages over
-the partitions in turn, the messages keep the sender's order, even if some messages are sent twice.
-The caller may leave an idle partition out of the turns, include the partition again, and add a new
-partition of the topic. The caller must store its decisions about partitions (`journal.py`).
+interleaver waits for messages of the partition that has the turn. The order of messages depends
+only on the contents of the partitions, and not on the order of arrival. If a sender distributes
+messages over the partitions in turn, the messages keep the sender's order, even if some messages
+are sent twice. A caller may skip an idle partition, include the partition again, and add a new
+partition of the topic. The caller must store these decisions in a journal (`journal.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Sequence(NamedTuple):
     Args:
         producer: name of the producer.
         number: sequence number of the message, or `BEGIN`.
-        epoch: epoch of the producer (default 0). Once a partition has had a message of a later
-            epoch, messages of earlier epochs are ignored, because their producer was replaced.
+        epoch: epoch of the producer (default 0). If a message of a later epoch has been taken from
+            a partition, messages of earlier epochs are ignored, because their producer was
+            replaced.
     """
 
     producer: str
@@ -233,7 +234,7 @@ class Interleaver:
             self._pass_turn()
 
     def _pass_turn(self) -> None:
-        """Pass the turn to the next partition that is not idle, which may be the same partition."""
+        """Pass the turn to the next partition that is not idle; this may be the same partition."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)

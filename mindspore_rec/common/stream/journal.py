@@ -97,7 +97,7 @@ class Journal:
 
         Returns:
             The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
-            With one worker or without a file, the result is this journal.
+            If there is one worker, or this journal has no file, the result is this journal.
 
         Raises:
             ValueError, OSError: as for the constructor.

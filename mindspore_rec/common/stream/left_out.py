@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LeftOut: report messages that a stream ignores, and messages that were removed unread."""
+"""LeftOut: report skipped messages, and messages that the log removed before they were read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class LeftOut:
-    """Reporter of messages that the log removed unread, and of messages of replaced senders.
+    """Reporter of messages that were removed unread, and of messages of replaced senders.
 
     Each time the number of removed or ignored messages has doubled, a warning is logged.
 

@@ -38,8 +38,8 @@ class StreamLimits:
             do not end a wait for a message that was in the topic when reading began.
         buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB), in equal shares
             for the partitions. If a partition's waiting messages take more than the partition's
-            share, reading from the partition pauses until half of the share is free. The greater of
-            a message's stored size and decoded size counts.
+            share, reading from the partition pauses until half of the share is free. A message
+            counts with its stored size or its decoded size, whichever is greater.
         on_missing: reaction if messages are missing in the middle of a partition, for example
             because of compaction. "warn" (the default) writes a warning to the log each time the
             number of missing messages has doubled. "stop" raises a LookupError.

@@ -53,9 +53,9 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         states: states of streams over different partitions of one topic.
 
     Raises:
-        ValueError: a stream has made decisions that depended on timing. With a different number of
-            workers, these decisions cannot be repeated. The error is also raised if the states are
-            from different topics, or if two states have the same partition.
+        ValueError: a stream has made decisions that depended on timing. Decisions that depended on
+            timing cannot be repeated with a different number of workers. The error is also raised
+            if the states are from different topics, or if two states have the same partition.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -130,8 +130,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition is in no state, or a partition moves to another worker and the
-            states cannot be merged.
+        ValueError: no state contains a partition, or the states cannot be merged although a
+            partition moves to another worker.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

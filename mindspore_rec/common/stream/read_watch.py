@@ -2,7 +2,8 @@
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
 A data object that only passes on a stream's batches, such as an iterable with a length, can hide
-the stream from the training. The watch detects a hidden stream when the stream is read.
+the stream from the training. `ReadWatch` detects a hidden stream when the training reads from the
+stream.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class ReadGivenUpError(Exception):
 class ReadLaterError(Exception):
     """Error that interrupts a wait for messages. The reader will request the batch again later.
 
-    The stream keeps the rows of the unfinished batch. Only a source with `reads_on` may be
-    interrupted by this error.
+    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
+    `reads_on`.
     """
 
 
@@ -124,10 +125,10 @@ def still_waiting() -> None:
 def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
 
-    Use `without_signals` for code that takes locks. If an exception came after the lock was
-    acquired and before the `with` block began, the lock would stay locked, and other threads would
-    wait forever. Code in the context must call `still_waiting` while it waits. `still_waiting`
-    raises the exception of a received signal.
+    Use `without_signals` for code that takes locks. A KeyboardInterrupt between acquiring a lock
+    and the beginning of the `with` block would leave the lock locked, and other threads would wait
+    forever. Code in the context must call `still_waiting` while it waits. `still_waiting` raises
+    the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True

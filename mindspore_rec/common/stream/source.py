@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamSource: batches of rows from a topic, which are the same after every restart."""
+"""StreamSource: make batches of a topic's rows; a restarted stream makes the same batches."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class StreamSource:
 
     Batches depend on the contents of the topic and on the initial state, but not on timing. A batch
     has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
-    Partitions take turns of a fixed number of messages (`Interleaver`). So a run that resumes from
-    a saved state gets exactly the batches of an uninterrupted run.
+    Partitions take turns of a fixed number of messages (`Interleaver`). Therefore, a run that
+    resumes from a saved state gets exactly the batches of an uninterrupted run.
 
     The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
     batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
@@ -319,8 +319,8 @@ class StreamSource:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
         Call this method in a reader that writes its state to disk before it continues. The state
-        records the decision to add partitions. So if the reader repeats its output since the
-        previous state, the output is unchanged.
+        records the decision to add partitions, so that a restarted reader repeats exactly its
+        output since the previous state.
         """
         self._decisions.adds = "asked"
 
@@ -560,7 +560,7 @@ class StreamSource:
         """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: path of the file, which is used if the stream has no journal on disk.
+            path: path of the file. Ignored if the stream has a journal on disk.
             check: as for `Journal.taken_over`.
 
         Returns:
@@ -621,7 +621,7 @@ class StreamSource:
 
     @property
     def missing(self) -> int:
-        """Number of messages, over all runs, that the log removed before they were read."""
+        """Number of messages, over all runs, that the log removed before the stream read them."""
         return self._order.missing
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureWorker: send features of raw rows; a kill causes neither loss nor duplicates."""
+"""FeatureWorker: send the features of raw rows exactly once, even after a kill."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class FeatureWorker:
     drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
-    settings, the messages that followed the state. From the next batch on, the worker uses the new
-    settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
-    end. After an orderly end, no message follows the state. The transform may change if the new
-    transform makes as many rows from each batch as the old transform.
+    `full_batch`, or after shards were added. A worker with new settings first uses the old settings
+    to repeat the messages after the state. From the next batch on, the worker uses the new
+    settings. Other settings of the source, such as `value_ranges`, may change only if `run`
+    returned normally, so that no messages must be repeated. The transform may be replaced by a
+    transform that makes the same number of rows from each batch.
 
     The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
@@ -68,9 +68,9 @@ class FeatureWorker:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to a different stream or sender. A missing state is an error
-            if a worker with this name has saved a state before. The error is also raised if the
-            messages that followed the state cannot be repeated, because a setting has changed or
-            the journal is missing.
+            if a worker with this name has saved a state before. An error is also raised if the
+            worker cannot repeat the messages after the state, because a setting has changed or the
+            journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -228,7 +228,7 @@ class FeatureWorker:
             RuntimeError: this worker has already run, or messages could not be written to the
                 channel.
             Exception: an error of the stream or the transform. The next worker repeats all messages
-                that this worker sent after the save of the state.
+                that this worker sent after it saved the state.
         """
         self._check_lock()
         try:
@@ -288,7 +288,7 @@ class FeatureWorker:
 
         Raises:
             ReplacedError: another worker has taken over the state.
-            RuntimeError: messages did not get into the channel, or this worker has ended.
+            RuntimeError: messages could not be written to the channel, or this worker has ended.
         """
         self._check_lock()
         self._dataset.source.add_waiting_partitions()
@@ -301,8 +301,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes the partial file. After the removal, an old worker cannot
-        # rename the partial file, and so does not replace the new worker's state.
+        # A new worker removes the partial files of earlier workers, so that an earlier worker
+        # cannot rename its partial file and replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))

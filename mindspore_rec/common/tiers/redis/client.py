@@ -66,7 +66,7 @@ class Command:
         self.asked: Address | None = None  # node to try once, from an ASK redirection
 
     def parts(self) -> Packed:
-        """Return the bytes to send; for a redirected command, the bytes of ASKING come first."""
+        """Return the bytes to send, which begin with ASKING after an ASK redirection."""
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 
@@ -274,10 +274,10 @@ class Client:
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return the error if a retry may resolve the error.
+        """Return `error` if a retry may succeed.
 
         Raises:
-            RemoteError: a retry cannot help.
+            RemoteError: a retry cannot succeed.
         """
         if is_final(error):
             raise RemoteError(f"{self.subject}: {type(error).__name__}: {error}") from error
