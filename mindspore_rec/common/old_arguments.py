@@ -75,7 +75,7 @@ class InSettings:
     """Arguments that have become fields of a settings object, with the same names.
 
     Args:
-        argument: the argument that takes the settings.
+        argument: name of the argument whose value is the settings object.
         kind: class of the settings object.
         names: names of the old arguments.
         first: text for the settings' first argument in the warning. If `first` is set, and a call

@@ -52,8 +52,8 @@ def read(
             files are an object of your own subclass of `FileRows`. If a path contains folders such
             as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
-            values are checked. Rows to predict may lack label, weight, time and group. Default:
-            None, which means that all columns are read, without checks.
+            values are checked. Rows that are read for prediction may lack label, weight, time and
+            group. Default: None, which means that all columns are read, without checks.
         columns: names of the columns that are read. Default: None, which means the columns of the
             schema, or all columns.
         where: filter, as for `Rows.where`. Default: None.

@@ -99,7 +99,8 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # The count depends only on the columns of the filter.
+                # Do not read the columns of the batches, because only the columns of the filter
+                # affect the count.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -197,12 +198,13 @@ class Rows:
         """Return parts of the rows in the order of their time: the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
-        The parts are filters on the time column, so a part does not read row groups whose times are
+        Each part is a filter on the time column. Reading a part skips row groups whose times are
         all in other parts.
 
         Args:
-            *shares: share of each part, in (0, 1); equal times may change the shares slightly. If
-                the shares add up to less than 1, one more part contains the rest.
+            *shares: share of each part, in (0, 1). Because rows with equal times stay together, the
+                parts may differ slightly from the shares. If the shares add up to less than 1, one
+                more part contains the rest.
             time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:

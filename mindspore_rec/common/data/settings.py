@@ -132,10 +132,10 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Only `seed`, the number of a row's file and the row's place in the file decide if the row is in
-    the sample; batch size, order, threads and workers do not matter. A row without a label is in
-    the sample. The negatives in the sample get the weight ``1 / negatives``, so the expected
-    weighted mean of the labels is the mean of the whole file.
+    Whether a row is in the sample depends only on `seed`, the number of the row's file and the
+    row's place in the file. A row without a label is in the sample. The negatives in the sample get
+    the weight ``1 / negatives``, so the expected weighted mean of the labels in the sample equals
+    the mean of all labels.
 
     Args:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].

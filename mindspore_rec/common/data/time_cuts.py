@@ -107,7 +107,7 @@ def time_filters(
     Args:
         times: the times of all rows, in arrays.
         expression: expression for the time of a row.
-        shares: the shares; they add up to 1.
+        shares: share of each part. The shares must add up to 1.
         name: name of the column.
 
     Raises:

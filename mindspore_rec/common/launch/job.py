@@ -132,7 +132,7 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     if code and end is not None and end.code:
         code = end.code
     if stop.lost is not None:
-        # A program that writes to a pipe without a reader has the exit code 128 + SIGPIPE.
+        # Programs that write to a pipe without a reader exit with the code 128 + SIGPIPE.
         code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
     return Outcome(code, time.monotonic() - start, end, stop.requested)
 

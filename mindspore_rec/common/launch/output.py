@@ -89,8 +89,8 @@ class Lines:
     A message of mpirun is a block between two lines of dashes. If a message reports the end of a
     worker, `end` is set. Other messages are copied.
 
-    After writing has failed, further lines are read and dropped. If nobody read the lines, the
-    workers would block in `print` forever.
+    After writing has failed, further lines are read and dropped. Otherwise, the workers would block
+    in `print` forever.
 
     Args:
         to: file to write to.

@@ -253,7 +253,7 @@ def mid_ranks(score: npt.ArrayLike, target: npt.ArrayLike) -> npt.NDArray[np.flo
     """Compute the mid rank of one target in each row of scores.
 
     Args:
-        score: ``[B, I]``, finite numbers; a higher score is a better place.
+        score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
         target: ``[B]``, the index of the target in its row, an integer in ``[0, I)``.
 
     Returns:
@@ -288,7 +288,7 @@ def relevant_ranks(
     """Compute the mid ranks of the relevant items in each row of scores.
 
     Args:
-        score: ``[B, I]``, finite numbers; a higher score is a better place.
+        score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
         relevance: ``[B, I]``, 1 for the relevant items of a row and 0 for others.
 
     Returns:
@@ -434,7 +434,7 @@ def _most_hits(places: Places, k: int | None) -> npt.NDArray[np.int64]:
 def _row_sums(places: Places, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the sum of each row's values, added in the order of the places."""
     row = np.repeat(np.arange(len(places.number)), places.number)
-    # Without rows, bincount returns integers.
+    # Convert to float64, because for empty arrays bincount returns integers.
     return np.bincount(row, values, len(places.number)).astype(np.float64)
 
 

@@ -113,8 +113,8 @@ class WorkerGroup:
             digest: any text, a checksum for example.
 
         Raises:
-            WorkerError: the digests differ. All workers raise this error, and its message names the
-                ranks that differ from the majority.
+            WorkerError: the digests differ. All workers raise a WorkerError, which names the ranks
+                that differ from the majority.
 
         Example:
             >>> worker_group().require_equal("configuration", "1f0a")
@@ -164,8 +164,8 @@ class WorkerGroup:
         Args:
             step: the step number.
             samples: number of samples of each worker, by rank.
-            summed: True if losses are sums over samples instead of means. Gradients of sums are
-                added instead of averaged. Default: False.
+            summed: True if losses are sums over samples instead of means. If True, gradients are
+                added over workers instead of averaged. Default: False.
 
         Raises:
             ValueError: `samples` does not have one number per worker, or a number is below 0.
@@ -176,8 +176,8 @@ class WorkerGroup:
         """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
 
         The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
-        one thread only. `send`, `poll` and `receive` exchange single messages, and any thread may
-        call them. Tags of messages are 0 to 16383. On the channel 'service', tags are 0 to 8191,
+        one thread only. Any thread may call `send`, `poll` and `receive`, which exchange single
+        messages. Tags of messages are 0 to 16383. On the channel 'service', tags are 0 to 8191,
         because it uses higher tags for requests for rows.
 
         Raises:

@@ -38,7 +38,7 @@ class HostRows(NativeAccess):
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return the values that an evaluation lookup returns; the table does not change.
+        """Look up values as in evaluation, without changing the table.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -229,14 +229,15 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values are damaged in memory.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. If a row has not been trained or written since the last delta, the row must still
-        have the stored digest. Trained or written rows cannot be checked before the next delta.
+        delta. A row that has not been trained or written since the last delta is damaged if its
+        digest differs from the stored digest. Trained or written rows cannot be checked before the
+        next delta.
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536. With more parts, each call takes less time. A check
-                of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which means
-                all rows.
+            parts: number of parts, 1 to 65,536. Each call checks only one part. A check of a
+                million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which means all
+                rows.
 
         Returns:
             int64 `[n]`.
@@ -258,11 +259,10 @@ class HostRows(NativeAccess):
         return self._synchronised().damaged_rows(part, parts)
 
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
-        """Check further rows on Redis and SSDs; a round of calls checks each row once.
+        """Check the next rows on Redis and SSDs; each row is checked once per round.
 
-        Each record is read and compared with its checksum. The calls also check records that
-        training has not read for a long time, and older copies of rows that are also in host
-        memory.
+        Each record is read and compared with its checksum. The check includes records that training
+        has not read for a long time, and older copies of rows that are also in host memory.
 
         Args:
             rows: approximate number of rows to check, 1 or more. Other operations on the table wait

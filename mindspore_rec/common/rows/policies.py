@@ -84,13 +84,14 @@ class CountAdmission:
 class SketchAdmission:
     """Policy that admits a key by an approximate count, which needs less memory than exact counts.
 
-    The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
-    threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved after every `max_idle_steps` steps; without this
-    limit, after every `max_idle_seconds` seconds of event time. With a threshold of 2, a key that
-    was seen only once should not be admitted. The sketch admits 16 % of the keys seen once at 1
-    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
-    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
+    The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
+    bits of a counter depends on `max_threshold`. Keys that share counters may be admitted early. If
+    eviction by age is on, all counts are halved after every `max_idle_steps` steps. If
+    `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds of event
+    time. With a threshold of 2, a key that was seen only once should not be admitted. The sketch
+    admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at
+    4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28
+    bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
@@ -205,7 +206,8 @@ class Eviction:
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
-            the table. A row written between two steps counts as looked up in the next step.
+            the table. If a row is written between two steps, its age is measured from the next
+            step.
             Default: off (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so

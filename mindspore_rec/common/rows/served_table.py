@@ -56,7 +56,7 @@ class ServedTable(HostTable):
         return self._table
 
     def stats(self) -> dict[str, Any]:
-        """Return the same counts of rows, bytes and operations as `TableParameter.stats`."""
+        """Return the counts of rows, bytes and operations, as `TableParameter.stats` does."""
         return self._table.stats()
 
     def close(self) -> None:

@@ -87,11 +87,11 @@ class TableState(NativeAccess):
         """Set the event time of the next batch, before the lookups of the batch.
 
         The table's watermark is the greatest event time so far. Late events never decrease the
-        watermark. Rows that a late batch looks up count as seen at the watermark.
+        watermark. If a late batch looks up a row, the row's age is measured from the watermark.
 
         Args:
-            seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
-                value is used; an empty array or Tensor changes nothing.
+            seconds: whole seconds since 1970, 1 to 2**32 - 1. If `seconds` is an array or Tensor,
+                its greatest value is used. An empty array or Tensor changes nothing.
 
         Raises:
             TypeError, ValueError: `seconds` is not a whole number, or is out of range.

@@ -72,7 +72,7 @@ class KeySort:
                     file.write(mine.tobytes())
 
     def sorted_parts(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, a part at a time. The caller may keep each part."""
+        """Yield all rows in order, a part at a time. The yielded arrays are never changed later."""
         for number in range(self._parts):
             if self._parts == 1:
                 rows = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)

@@ -32,10 +32,10 @@ Described = dict[str, Any]
 def merge_chain(
     chain: Sequence[Entry], target: Path, team: Team = ALONE, network_of: Path | None = None
 ) -> dict[str, Any]:
-    """Write the state of a chain as a full checkpoint with as many parts as the last checkpoint.
+    """Write the state of a chain as a full checkpoint.
 
-    The table files are equal, byte for byte, to the files that a save of the network itself would
-    write.
+    Each table has the same number of parts as in the last checkpoint. The table files are equal,
+    byte for byte, to the files that `RecCheckpoint` would write for this state.
 
     Args:
         chain: checkpoints from `newest_chain`. All files of these checkpoints are checked.

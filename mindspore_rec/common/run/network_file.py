@@ -171,7 +171,7 @@ def copy_network(run: Path, target: Path) -> bool:
 
 
 def remove_network(path: Path) -> None:
-    """Remove the network of a run or a checkpoint; its files disappear together.
+    """Remove the network of a run or a checkpoint. All files of the network disappear together.
 
     Args:
         path: directory of the run or the checkpoint.

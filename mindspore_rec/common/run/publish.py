@@ -193,8 +193,8 @@ class Publisher:
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Also copy the deltas before a full checkpoint, because followers may have an earlier
-            # state.
+            # Also copy the deltas before a full checkpoint, because predictors may need them to
+            # continue from an earlier state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):

@@ -118,7 +118,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are left out. Rows without an event time are assigned the first event time.
+    the table's limit are not yielded. Rows without an event time are assigned the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
@@ -169,7 +169,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both arrays, sorted by key. Each key is in only one of the two arrays."""
+    """Return the rows of both arrays, sorted by key. The arrays must have no common keys."""
     if not len(more):
         return rows
     if not len(rows):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table that one worker saved has one part with all keys. If several workers shared a table, the
-table has one part per worker, with the keys that the worker owned. The number of workers that read
-a checkpoint may differ from the number of workers that wrote it.
+A table that one worker saved has one part with all keys. If a table was distributed over several
+workers, it has one part for each worker, with the worker's keys. The number of workers that read a
+checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations

@@ -108,10 +108,7 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state_dict` returned.
-
-        States of older versions have no "dead_share".
-        """
+        """Load a state that `state_dict` returned, in this version or an older one."""
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

@@ -246,7 +246,7 @@ class BatchSource(ABC):
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the batches' event time is set; by default all given tables.
+        """Return the tables on which the batches' event time is set; by default all of `tables`.
 
         Args:
             tables: tables of the network that is trained.

@@ -79,8 +79,8 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # An earlier worker ends when it reads a "begins" message. A claim alone does not end the
-        # worker, because a claim may be in the log twice or arrive late.
+        # An earlier worker ends when it reads a "begins" message. The claim itself must not end the
+        # earlier worker, because the log may contain a claim twice, or a claim that arrived late.
         self._send({"begins": self._epoch})
         self.check()
         return self._epoch

@@ -163,7 +163,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True, because the stream keeps the rows of an unfinished batch."""
+        """True, because the stream keeps the rows of an unfinished batch after an exception."""
         return True
 
     @property

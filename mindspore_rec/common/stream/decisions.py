@@ -96,7 +96,7 @@ class Decisions:
         self._made = self._made_before()
 
     def read_alike(self) -> None:
-        """Keep new decisions, which are the same on all workers, only in memory.
+        """Store new decisions only in memory, because all workers make the same decisions.
 
         Add no partition.
         """
@@ -143,7 +143,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle before the message of the next decision."""
+        """Raise ValueError if all partitions are idle, but a decision is still to be repeated."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -227,7 +227,7 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal that belongs to the loaded state was lost. The present journal begins at the
+        # The journal that belongs to the loaded state was lost. The journal in use begins at the
         # loaded state or at an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 

@@ -41,11 +41,11 @@ class Fetcher:
         sequence_of: function that returns the sequence of a message; None if messages have no
             sequences.
         first_ends: for each partition, the offset after the last message when reading begins.
-        watch: object that detects new partitions, which the thread then reads too.
+        watch: object that detects new partitions. The thread also reads the new partitions.
 
     Attributes:
         error: exception that ended the thread, or None.
-        ends: for each partition, the last known offset after the last message.
+        ends: for each partition, the offset after its last message, as far as known.
         behind: partitions that have not been read up to their `first_ends` yet.
         paused: partitions that are not read now, because enough of their messages are waiting.
         looked: start time of the newest poll whose messages are in the interleaver.
@@ -83,7 +83,7 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. The client must already be at the right offsets."""
+        """Start the thread, which reads from the client's current offsets on."""
         self._thread.start()
 
     def stop(self) -> None:

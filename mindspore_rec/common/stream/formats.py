@@ -125,9 +125,9 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that are not empty.
+        """Decode messages that have bytes.
 
-        The function returns the error of a bad message instead of raising it.
+        The errors of bad messages are returned in the result, and not raised.
         """
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
@@ -146,7 +146,8 @@ class Format(ABC):
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
         """Decode the first messages that together fit in `max_decoded_bytes`.
 
-        At least one message is processed. A message that is too large is bad and is not decoded.
+        A message that is too large is bad and is not decoded. The result covers at least one
+        message.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0

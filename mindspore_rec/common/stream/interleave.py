@@ -250,8 +250,8 @@ class Interleaver:
             stop: value of the attribute `taken` at which to stop. Default: None, which means no
                 limit.
 
-        Returns: A slice of rows, which may be empty. None if the partition that has the turn has no
-            message yet, or if `stop` is reached.
+        Returns: A slice of rows, which may be empty. The result is None if the partition that has
+            the turn has no message yet, or if `stop` is reached.
         """
         partition = self.current
         if partition is None or not self._blocks[partition]:

@@ -81,6 +81,7 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # If the signal has interrupted a print(), a second print() would raise an error.
+        # Use os.write, because if the signal has interrupted a print(), another print() would raise
+        # an error.
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

@@ -47,8 +47,8 @@ class Journal:
 
     Args:
         path: path of the journal's file, which is made if it is missing. With None, decisions are
-            stored only in memory. Without a file, a restarted process makes new decisions, but
-            training still reads each row once.
+            stored only in memory. Without a file, a restarted process makes new decisions, so
+            batches may differ from the first run. Training still reads each row once.
 
     Raises:
         ValueError: the file is not a journal.
@@ -136,9 +136,8 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. An earlier process that is still running has the replaced
-        file open. If the earlier process appends a decision, the append fails, and the new file
-        does not change.
+        The file is made if it is missing. If an earlier process is still running and appends a
+        decision to the replaced file, the append fails, and the new file does not change.
 
         Args:
             check: function that raises an error if this process must not replace the file. After

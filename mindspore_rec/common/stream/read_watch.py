@@ -44,7 +44,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch of a training's reads; while the watch is on, a read of an unknown stream fails.
+    """Watch that raises an error if the training reads a stream whose position is not saved.
 
     Args:
         known: streams whose position is saved.

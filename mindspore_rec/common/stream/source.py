@@ -74,9 +74,9 @@ class StreamSource:
     depended on timing. Without a journal, a restarted stream still yields each row once, but
     possibly in different batches.
 
-    A new partition of the topic is read from its beginning. The partition gets turns once it has a
-    message and all messages that were in the topic when reading began have been taken. The journal
-    also stores the decision to add a partition.
+    A new partition of the topic is read from its beginning. The new partition gets no turns before
+    it has a message, and before all messages that were in the topic when reading began have been
+    taken. The journal also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -418,7 +418,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Prepare partitions that take no turns yet. Return a watch that detects new partitions."""
+        """Prepare new partitions, and return a watch that detects further new partitions."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"

@@ -270,7 +270,8 @@ class FeatureWorker:
             if repeated and self._then is not None:
                 self._apply(self._then)
                 self._then = None
-            # The new settings must be in the state before a message with the new settings is sent.
+            # Save the new settings in the state before the first message with the new settings is
+            # sent.
             if repeated or time.monotonic() >= saved + self._save_seconds:
                 self.save()
                 saved = time.monotonic()

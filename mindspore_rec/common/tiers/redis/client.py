@@ -143,7 +143,7 @@ class Client:
 
         Raises:
             RemoteUnavailableError, RemoteFullError: no attempt succeeded within `retry_seconds`.
-            RemoteError: the server refused a command, and a retry cannot help.
+            RemoteError: the server refused a command, and a retry cannot succeed.
         """
         self._lock.check_owner()
         if self._closed:
@@ -188,7 +188,7 @@ class Client:
             time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
 
     def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
-        """Try every command once. Return the last error that a retry may resolve, or None."""
+        """Try every command once. Return the last error, or None, if a retry may succeed."""
         if self.nodes.stale:
             try:
                 self.nodes.refresh()
@@ -238,7 +238,7 @@ class Client:
         """Read the replies of a command, and return the first error among them, or None.
 
         Raises:
-            RemoteError: the last reply cannot be a reply to this command.
+            RemoteError: the last reply has a form that a reply to this command cannot have.
         """
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
@@ -267,7 +267,7 @@ class Client:
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
         """Handle a broken connection.
 
-        Return the error, or raise a RemoteError if no retry can resolve the error.
+        Return the error if a retry may succeed. Otherwise, raise a RemoteError.
         """
         for command in group:
             command.asked = None
