@@ -217,7 +217,7 @@ def warn_of_old(name: str, instead: str) -> None:
 
     Args:
         name: the argument.
-        instead: the new form, which the message recommends.
+        instead: the new form, which the warning recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "

@@ -127,7 +127,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
 def _in_order(
     chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    """Yield the rows `low` to `high` - 1 of all chunks together."""
+    """Yield the rows `low` to `high` - 1, counted over all chunks."""
     at = 0  # number of the chunk's first row
     for rows in chunks:
         begin, end = max(low - at, 0), min(high - at, rows.num_rows)

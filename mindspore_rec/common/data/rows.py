@@ -35,8 +35,8 @@ class Rows:
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
-    rows. To count the rows of text files, or of a filter, split or sample, `len()` reads the rows
-    once.
+    rows. If rows come from text files, or a filter, split or sample selects them, `len()` reads the
+    rows once to count them.
 
     Args:
         selection: columns and rows of the source.
@@ -88,7 +88,7 @@ class Rows:
         """Return the number of rows; see `len`.
 
         No row is read if the files store their number of rows and no filter, split, sample or check
-        may remove rows. The number is computed once.
+        may remove rows. The number of rows is computed once and then stored.
 
         Raises:
             ValueError: a row cannot be read.

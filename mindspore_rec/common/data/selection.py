@@ -146,9 +146,9 @@ class Selection:
     def _mask_names(self) -> list[str]:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
-            # An expression does not list its columns, so column names are searched in the
-            # expression's text. If a found name is not a column of the expression, reading the
-            # column only costs time.
+            # An expression does not list its columns, so search for column names in the
+            # expression's text. A name in the text that is not a column of the expression only
+            # causes an unneeded read.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names

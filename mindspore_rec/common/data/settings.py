@@ -20,9 +20,9 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, which means a tab in files
-            ``*.tsv``. In all other files, the default is the most frequent character in the header
-            among comma, semicolon, tab and bar.
+        separator: one character between values. Default: None. Then files ``*.tsv`` have tabs. In
+            all other files, the separator is the most frequent character in the header among comma,
+            semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
         names: names of the columns, for files without a header. Default: None, which means that the

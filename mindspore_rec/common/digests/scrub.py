@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scrub: the common loop of scrubbers, which search for rows damaged by memory or disk faults.
 
-A round checks all rows once, a slice at a time, spread over a number of seconds. The interface
-`ScrubbedRows` divides the rows into slices and checks each slice. A trainer calls `step` after each
-training step; in a predictor, a thread calls `turn`.
+A round checks each row once. The slices of a round are distributed evenly over the round's planned
+duration. The interface `ScrubbedRows` divides the rows into slices and checks each slice. A trainer
+calls `step` after each training step; in a predictor, a thread calls `turn`.
 """
 
 from __future__ import annotations

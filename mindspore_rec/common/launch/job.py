@@ -78,7 +78,7 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 
 
 def _unbuffered(stream: TextIO) -> Output:
-    """Return the unbuffered file below a stream's buffer.
+    """Return the unbuffered file to which a stream's buffer writes.
 
     Writes to the buffer hold the buffer's lock. If a thread waited for a reader of the output
     during such a write, Python could not exit.
@@ -156,8 +156,8 @@ def run(job: Job, restarts: int = 0) -> Outcome:
 
     Args:
         job: what to run.
-        restarts: how many times all workers are restarted if a worker fails. The script itself must
-            resume from its last checkpoint. Default: 0.
+        restarts: how many times all workers are restarted if a worker fails. The script must resume
+            from its last checkpoint. Default: 0.
 
     Raises:
         WorkerError: mpirun is missing, or the limit of file descriptors is too low.

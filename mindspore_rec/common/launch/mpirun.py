@@ -128,7 +128,8 @@ def _placement(job: Job, cores: int) -> list[str]:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]
     else:
         where = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
-    # A waiting worker polls, so it must yield if another thread wants the core.
+    # A waiting worker polls, so it must yield its core to other threads if there are not enough
+    # cores.
     return [*where, *(["--mca", "mpi_yield_when_idle", "1"] if needed >= cores else [])]
 
 

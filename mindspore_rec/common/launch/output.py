@@ -94,11 +94,10 @@ class Lines:
 
     Args:
         to: file to write to.
-        lost: function that is called if writing fails; its argument is the error. Default: the
-            error is raised.
+        lost: function that is called with the error if writing fails. Default: the error is raised.
 
     Attributes:
-        end: end of the first worker that failed; None until mpirun reports it.
+        end: how the first failed worker ended; None if mpirun has reported no failed worker.
     """
 
     def __init__(self, to: Output, lost: Callable[[OSError], None] | None = None) -> None:

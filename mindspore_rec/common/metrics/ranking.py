@@ -3,9 +3,9 @@
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
 relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
-row's other targets. **Ties**: an item with the target's score counts one half. The result is the
-mid rank, the mean rank over all orders of the tied items. If a model gives all items the same
-score, a target's rank is in the middle, and not 1. Ranks come from :func:`mid_ranks`,
+row's other targets. **Ties**: an item with the target's score counts one half. This rank is the mid
+rank: the mean of the target's ranks over all orders of the tied items. If a model gives all items
+the same score, a target's rank is in the middle, and not 1. Ranks come from :func:`mid_ranks`,
 :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
 Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``

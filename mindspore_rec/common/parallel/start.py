@@ -187,9 +187,9 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return this worker's number of threads; None if its cores already limit the threads.
+    """Return the number of threads that the launcher set; None if no limit is needed.
 
-    If the launcher has bound the worker to cores, the process can use only these cores.
+    No limit is needed if the worker may use at most this number of cores.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

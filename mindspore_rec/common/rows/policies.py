@@ -45,9 +45,9 @@ class CountAdmission:
             key is admitted at once. With a threshold of 0, counts are frozen and no new key is
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
-            counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
-            counter with the least count is dropped. If several of these counters have the least
-            count, the oldest is dropped. Default: no maximum.
+            counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
+            replaces the counter with the least count among a few counters. If several of them have
+            the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -85,13 +85,13 @@ class SketchAdmission:
     """Policy that admits a key by an approximate count, which needs less memory than exact counts.
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
-    bits of a counter depends on `max_threshold`. Keys that share counters may be admitted early. If
-    eviction by age is on, all counts are halved after every `max_idle_steps` steps. If
-    `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds of event
-    time. With a threshold of 2, a key that was seen only once should not be admitted. The sketch
-    admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at
-    4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28
-    bytes.
+    bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
+    admitted early. If eviction by age is on, all counts are halved after every `max_idle_steps`
+    steps. If `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds
+    of event time. With a threshold of 2, a key that was seen only once should not be admitted. The
+    sketch admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes,
+    0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs
+    about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.

@@ -61,7 +61,7 @@ class ServerBusyError(OSError):
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server whose status and answer describe different states."""
+    """Error if a server's status and its answer describe different states."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:

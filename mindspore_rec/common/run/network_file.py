@@ -10,7 +10,7 @@ ids.onnx       from the network's inputs to the ids and offsets of lookups, if t
 network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, the description in the directory says why.
+the state. If a network cannot be written, `network.json` contains the reason.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Lookup:
         combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
             result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: input of the network, or output of the model of ids, with the first position of
-            each bag in ids `[N]`; None if each row of the ids is a bag.
+        offsets: input of the network, or output of the model of ids, that contains the first
+            position of each bag in ids `[N]`; None if ids are `[B, L]` and each row is a bag.
         weights: input with the weights of the ids of bags; None if all weights are 1.
     """
 

@@ -99,7 +99,7 @@ class Publisher:
         The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged. Before the error was raised, all
+            CheckpointError: a checkpoint of the run is damaged. The error is raised after all
                 undamaged checkpoints were copied.
             ValueError: the target directory is a copy of another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
@@ -177,7 +177,7 @@ class Publisher:
     # ---- inside
 
     def _remove(self, path: Path) -> None:
-        """Remove a checkpoint, with all files at once."""
+        """Remove a checkpoint, so that all its files disappear together."""
         hidden = self._target / f"{TEMPORARY}{path.name}.{new_id()}"
         os.rename(path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)

@@ -201,7 +201,7 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
     step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
-    # The last finished step is the step before the clock's step (csrc/policy/eviction.h).
+    # Measure ages from `step` - 1, the last finished step (csrc/policy/eviction.h).
     for limit, now, column in zip(
         limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):

@@ -222,7 +222,7 @@ def read_columns(
 ) -> Iterator[Arrays]:
     """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
 
-    Arrays of numbers that are float32 in the file are views of the file, without a copy.
+    If a column's numbers are float32 in the file, its array is a view of the file, without a copy.
 
     Args and Raises: as for `read_rows`.
     """

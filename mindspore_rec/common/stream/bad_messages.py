@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if messages have been read. If True, the returned offsets are from this
-                run; if False, they are from an earlier run.
+            reading: True if this run has read messages. If True, this run's offsets are returned.
+                If False, the offsets from the loaded state are returned.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -149,7 +149,7 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, as the predicate of a sentence; or None."""
+        """Reason why the position cannot be saved, such as 'is a list without a state'; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -212,7 +212,7 @@ class BatchSource(ABC):
     def learns(self) -> bool:
         """True if reading a batch changes learned statistics.
 
-        Only a training should read data that change learned statistics.
+        If True, only a training should read this source.
         """
         return False
 
@@ -416,7 +416,7 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # If the result is None, rows are divided after the learner, so the learner gets all rows.
+        # Return None, so that each batch's rows are divided after the learner has read all rows.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

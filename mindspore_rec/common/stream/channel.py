@@ -219,8 +219,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name; or messages were sent after
-                the state was saved, and one of their settings has changed.
+            ValueError: the state belongs to a sender with another name, or a setting has changed
+                and messages that were sent after the state was saved must be repeated.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(

@@ -23,7 +23,7 @@ __all__ = ["Claims", "ReplacedError"]
 
 
 class ReplacedError(RuntimeError):
-    """Another feature worker has taken over the name. Receivers ignore this worker's messages."""
+    """Another feature worker has taken over the name; receivers ignore this worker's messages."""
 
 
 class Claims:

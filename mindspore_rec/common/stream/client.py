@@ -69,7 +69,7 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset skips entries that are not messages, such as markers of transactions.
+        The offset may be after entries that are not messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:

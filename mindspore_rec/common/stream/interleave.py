@@ -109,7 +109,8 @@ class Interleaver:
     Attributes:
         partitions: the partitions that take turns, ascending.
         offsets: for each partition, the offset of the next message.
-        waiting: partitions that take no turns yet, each with its first offset.
+        waiting: new partitions that get no turns before `add` is called, each with its first
+            offset.
         row: number of rows already taken from the next message in the partition that has the turn.
         idle: partitions that get no turns.
         taken: number of messages taken over all runs of the stream.

@@ -141,7 +141,8 @@ class Journal:
 
         Args:
             check: function that raises an error if this process must not replace the file. After
-                the copy is written, `check` is called. Then the copy is renamed to its final name.
+                the copy is written, `check` is called, and then the copy is renamed to its final
+                name.
                 Default: a function that never raises.
 
         Raises:

@@ -91,7 +91,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
 
 
 class _Replacing(bytearray):
-    """Bytes whose slices are decoded with replacement characters for malformed UTF-8."""
+    """Bytes whose slices decode malformed UTF-8 to replacement characters."""
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)

@@ -15,7 +15,7 @@ logger = logging.getLogger("mindspore_rec")
 class LeftOut:
     """Reporter of messages that were removed unread, and of messages of replaced senders.
 
-    Each time the number of removed or ignored messages has doubled, a warning is logged.
+    A warning is logged each time the number of these messages has doubled.
 
     Args:
         on_missing: reaction to messages that the log removed: "warn" for a warning, "stop" for an

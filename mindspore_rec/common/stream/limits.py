@@ -31,8 +31,8 @@ class StreamLimits:
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that
-            has no messages. After this wait, the stream continues without the partition until the
-            partition has messages again. Default: None, which means to wait forever.
+            has no messages. After `skip_idle_seconds`, the stream continues without the partition
+            until the partition has messages again. Default: None, which means to wait forever.
         max_wait_seconds: maximum seconds, above 0, for which rows wait until a batch is full.
             Default: None, which means to wait forever. `skip_idle_seconds` and `max_wait_seconds`
             do not end a wait for a message that was in the topic when reading began.

@@ -54,7 +54,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Raises:
         ValueError: a stream has made decisions that depended on timing. Decisions that depended on
-            timing cannot be repeated with a different number of workers. The error is also raised
+            timing cannot be repeated with a different number of workers. ValueError is also raised
             if the states are from different topics, or if two states have the same partition.
     """
     if all(

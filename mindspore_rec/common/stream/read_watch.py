@@ -36,7 +36,7 @@ class ReadGivenUpError(Exception):
 
 
 class ReadLaterError(Exception):
-    """Error that interrupts a wait for messages. The reader will request the batch again later.
+    """Error that interrupts a wait for messages; the reader requests the batch again later.
 
     The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
     `reads_on`.
@@ -49,7 +49,7 @@ class ReadWatch:
     Args:
         known: streams whose position is saved.
         pipelines: True if the training reads in the threads of MindSpore's pipelines.
-        refusal: message of the ValueError.
+        refusal: text of the ValueError that `check_read` raises.
     """
 
     def __init__(self, known: list[Any], pipelines: bool, refusal: str) -> None:

@@ -105,8 +105,8 @@ class StreamSource:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        LookupError: the next messages were deleted, or the topic was made anew, while batches were
-            read.
+        LookupError: while batches were read, the next messages were deleted, or the topic was
+            deleted and made again.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -216,7 +216,7 @@ class StreamSource:
         Worker w reads the partitions with the indexes w, w + workers, ... in this stream's list of
         partitions. A worker's batches have `batch_size / workers` rows, rounded to a whole number.
         Each partition continues at its saved position, even if the number of workers has changed
-        since the save.
+        since the state was saved.
 
         Args:
             worker: index of this worker, from 0.
@@ -455,8 +455,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # If the batch size has changed, a full batch may already have ended at the decision's
-        # message.
+        # Do not end an empty batch. With a new batch size, a full batch may have ended just before
+        # the decision's message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:

@@ -58,8 +58,8 @@ class FeatureWorker:
     Args:
         dataset: the stream with its transform.
         sender: sender with a `sender_name` that no other worker uses.
-        state_path: file of the state, in an existing directory. The worker resumes from an existing
-            file, and writes a missing file at once.
+        state_path: file of the state, in an existing directory. If the file exists, the worker
+            resumes from it. If the file is missing, the worker writes an initial state at once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
@@ -193,7 +193,8 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of settings that have changed although changes are not allowed.
+            fixed: old values of the settings that have changed, but must not change before the
+                messages are repeated.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"

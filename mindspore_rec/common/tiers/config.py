@@ -26,10 +26,10 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 class CacheConfig:
     """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
-    A row (value, optimizer state, metadata) is stored in the highest tier with room for the row.
-    If a tier has more rows than its limit, some of its rows are demoted to the next tier. A lookup
-    in training promotes the rows that it reads. A row is identical, bit for bit, in every tier.
-    Without a config, all rows are in host memory.
+    A row (value, optimizer state, metadata) is stored in the highest tier that has space for the
+    row. If a tier has more rows than its limit, some of its rows are demoted to the next tier. A
+    lookup in training promotes the rows that it reads. A row is identical, bit for bit, in every
+    tier. Without a config, all rows are in host memory.
 
     One config may serve several tables. Each table has separate limits, a separate directory and
     separate Redis keys.
@@ -62,8 +62,8 @@ class CacheConfig:
             'refuse'.
 
     Attributes:
-        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
-            True without an SSD tier.
+        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`. Without an SSD
+            tier, their values are None, None and True.
 
     Raises:
         TypeError: an argument is of the wrong type.

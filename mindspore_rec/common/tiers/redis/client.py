@@ -138,8 +138,7 @@ class Client:
 
         Args:
             commands: the commands.
-            greet: True if the tier first checks, on each new connection, that the server lost no
-                rows.
+            greet: True to check first, on each new connection, that the server lost no rows.
 
         Raises:
             RemoteUnavailableError, RemoteFullError: no attempt succeeded within `retry_seconds`.
