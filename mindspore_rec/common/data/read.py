@@ -44,13 +44,13 @@ def read(
     needed are not read.
 
     Args:
-        source: what to read. A path, a glob such as ``"logs/*.parquet"`` or
-            ``"logs/**/*.csv.gz"``, a folder, a URI such as ``"s3://bucket/logs"``, or a list of
-            these, names files. Files are Parquet, CSV, TSV, Arrow IPC or JSON lines, and text files
-            may be compressed as gz, zst, bz2 or lz4. Rows in memory are a data frame of pandas or
-            Polars, an Arrow table, or another object with ``__arrow_c_stream__``. Rows of other
-            files are an object of your own subclass of `FileRows`. If a path contains folders such
-            as ``day=3``, the rows get a column `day`.
+        source: files, or rows in memory. Name files by a path, a glob such as ``"logs/*.parquet"``
+            or ``"logs/**/*.csv.gz"``, a folder, a URI such as ``"s3://bucket/logs"``, or a list of
+            these. Files are Parquet, CSV, TSV, Arrow IPC or JSON lines, and text files may be
+            compressed as gz, zst, bz2 or lz4. Rows in memory are a data frame of pandas or Polars,
+            an Arrow table, or another object with ``__arrow_c_stream__``. To read files of another
+            format, pass an object of your own subclass of `FileRows`. If a path contains folders
+            such as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
             values are checked. Rows that are read for prediction may lack label, weight, time and
             group. Default: None, which means that all columns are read, without checks.
@@ -58,8 +58,8 @@ def read(
             schema, or all columns.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
-            `JsonLinesFormat`. Rows in memory ignore `format` and `filesystem`. Default: None, which
-            means that the names of the files decide.
+            `JsonLinesFormat`. For rows in memory, `format` and `filesystem` are ignored. Default:
+            None, which means that the suffix of each file's name determines the format.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
             which means the file system of a URI, or local files for other paths.
         bad_rows: treatment of rows that cannot be read. Default: None, which means that the first

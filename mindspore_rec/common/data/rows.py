@@ -251,10 +251,9 @@ class Rows:
         return pa.Table.from_batches(batches, schema)
 
     def sample(self, rows: int, seed: int = 0) -> pa.Table:
-        """Return at most `rows` rows, drawn at random from parts of all files, in the files' order.
+        """Draw up to `rows` rows at random from all files, and return them in the files' order.
 
-        To bound memory, the rows are drawn from about 16 row groups or blocks of text, if there are
-        more.
+        To bound memory, rows are drawn from at most about 16 row groups or blocks of text.
 
         Args:
             rows: number of rows; if there are no more than `rows` rows, all rows are returned.

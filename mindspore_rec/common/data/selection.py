@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks, at least one, without encodings that few functions support."""
+    """Return a table's chunks (at least one), decoded from encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

@@ -20,9 +20,9 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None. Then files ``*.tsv`` have tabs. In
-            all other files, the separator is the most frequent character in the header among comma,
-            semicolon, tab and bar.
+        separator: one character between values. Default: None, which means a tab for files
+            ``*.tsv``. For all other files, None means the most frequent character in the header
+            among comma, semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
         names: names of the columns, for files without a header. Default: None, which means that the
@@ -30,8 +30,8 @@ class CsvFormat:
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
         missing: texts that mean a missing value, in all columns. Default: in a text column, only
-            the empty text. In a column of numbers or times, also ``NA``, ``NaN``, ``null`` and
-            further texts that pyarrow treats as missing.
+            the empty text. In columns of numbers or times, the defaults are the empty text, ``NA``,
+            ``NaN``, ``null`` and further texts that pyarrow treats as missing.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
             inferred from the first 4 MiB of the first file.
         newlines_in_values: True if a quoted value may contain line breaks. Default: False, which

@@ -42,8 +42,8 @@ class DataFile:
     Args:
         name: name of the file in error messages.
         path: path of the file in `filesystem`.
-        filesystem: where it is.
-        size: its bytes.
+        filesystem: the file system that contains the file.
+        size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
         partition: the hive partitions in the file's path: texts by name.

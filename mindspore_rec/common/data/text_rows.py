@@ -30,8 +30,8 @@ class TextRows(FileRows):
 
     Args:
         name: name of the file in error messages.
-        blocks: its blocks.
-        bad: counts bad rows.
+        blocks: blocks of the file.
+        bad: counter of bad rows.
     """
 
     header_lines = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the times that split rows by share, in one pass over the time column and bounded memory."""
+"""Find the times that split rows by share, in bounded memory, in one pass over the times."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def as_numbers(times: pa.Array) -> np.ndarray:
 
 
 def as_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
-    """Convert a number that `as_numbers` returned back to the column's type."""
+    """Convert a number from `as_numbers` back to the column's type."""
     if pa.types.is_floating(kind):
         return pa.scalar(float(number), kind)
     if pa.types.is_temporal(kind):

@@ -88,7 +88,7 @@ class Scrub:
         return self._rows.active
 
     def begin(self) -> None:
-        """Begin a round anew."""
+        """Begin a new round."""
         self._began = time.monotonic()
         self._total = self._rows.begin()
         self._done = self._unread = 0
@@ -135,8 +135,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the time at which the next slice, or after the last slice the round's end, is
-        due."""
+        """Return the planned time of the next slice, or of the round's end after the last slice."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

@@ -80,8 +80,8 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the unbuffered file to which a stream's buffer writes.
 
-    Writes to the buffer hold the buffer's lock. If a thread waited for a reader of the output
-    during such a write, Python could not exit.
+    A write to the buffer holds the buffer's lock. If the write waited for a reader of the output
+    forever, Python could not exit.
     """
     with contextlib.suppress(OSError):
         stream.flush()

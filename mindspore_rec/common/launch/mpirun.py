@@ -31,7 +31,7 @@ class Job:
     Attributes:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
-        hosts: names of hosts, each with its number of workers. Empty: this host.
+        hosts: names of hosts, each with its number of workers; empty for this host only.
         threads_per_worker: number of threads of each worker. Default: a host's number of cores,
             divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
@@ -115,8 +115,8 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
     if job.hang_limit is not None:
         result[HANG_LIMIT] = f"{job.hang_limit:g}"
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # Unless two variables are set, mpirun refuses to run as root, the usual user in a
-        # container.
+        # mpirun refuses to run as root, the usual user in a container, unless two variables are
+        # set.
         result["OMPI_ALLOW_RUN_AS_ROOT"] = result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return result
 

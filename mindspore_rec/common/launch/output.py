@@ -41,7 +41,7 @@ class End:
     """Outcome of the first worker that failed.
 
     Attributes:
-        rank: its rank.
+        rank: rank of the worker.
         code: the worker's exit code, or 128 plus the number of the signal that ended the worker.
             If the code is 0, the worker ended normally, but another worker still waited for this
             worker.

@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 PROBABILITY_EPS = 1e-7
-"""Log loss reads a probability as at least this far from 0 and 1, about float32's resolution."""
+"""Least distance of a probability from 0 and 1 in log losses, about the resolution of float32."""
 
 
 class ReliabilityCurve(NamedTuple):

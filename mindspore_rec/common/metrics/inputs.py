@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the arguments of metrics, and convert them to 1-D arrays.
 
-Pure NumPy. Every function has an argument ``name``, which its error messages contain.
+Pure NumPy. The argument ``name`` of a function is the name that error messages contain.
 """
 
 from __future__ import annotations

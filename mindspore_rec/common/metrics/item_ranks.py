@@ -40,7 +40,7 @@ def rank_targets(
             not count other targets of the row.
         masked: pair ``(values, offsets)`` of items that are not counted, for instance the items
             that a user already has. A masked target is still ranked. Default: None.
-        bias: float32 ``[I]``, is added to the scores of the items. Default: None.
+        bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
         The ranks, float64 ``[B]``, or ``[N]`` for a pair with N values. A rank is 1, plus the
@@ -84,7 +84,7 @@ def top_items(
         k: number of items per row, 1 to 2^31 - 1.
         masked: pair ``(values, offsets)`` of items that the result must not have: in row b, the
             items ``values[offsets[b]:offsets[b + 1]]``. Default: None.
-        bias: float32 ``[I]``, is added to the scores of the items. Default: None.
+        bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
         Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If

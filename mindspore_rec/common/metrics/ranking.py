@@ -3,10 +3,10 @@
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
 relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
-row's other targets. **Ties**: an item with the target's score counts one half. This rank is the mid
-rank: the mean of the target's ranks over all orders of the tied items. If a model gives all items
-the same score, a target's rank is in the middle, and not 1. Ranks come from :func:`mid_ranks`,
-:func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
+row's other targets. **Ties**: an item with the target's score counts one half. The result is called
+the mid rank, because it is the mean of the target's ranks over all orders of the tied items. If a
+model gives all items the same score, a target's rank is in the middle, and not 1. Ranks come from
+:func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
 Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``
 contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
@@ -17,10 +17,10 @@ Each of these metrics is the mean over the rows. The mean does not depend on the
 because the rows' values are rounded to multiples of 2^-52 and added as integers.
 
 The metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision` raise
-ValueError if there are no rows, or a row has no target. They also raise ValueError if a rank is
-below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k`` that is
-not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array without
-rows.
+ValueError if there are no rows, or a row has no target. These metrics also raise ValueError if a
+rank is below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k``
+that is not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array
+without rows.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of items that count. If a row has no target among its first k items, its value is
-            0. Default: None, which means all items.
+        k: number of first items to search. If a row has no target among its first k items, its
+            value is 0. Default: None, which means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -188,7 +188,7 @@ def ranking_values(
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: only the first k items of a row count. None: all items.
+        k: only the first k items of a row count. None means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -420,7 +420,7 @@ ROW_METRICS: dict[str, RowMetric] = {
     "mean_reciprocal_rank": reciprocal_of_rows,
     "average_precision": precision_of_rows,
 }
-"""Functions that return the value of each row, by the names of the functions of the mean."""
+"""Functions that return the metric of each row, by the name of the metric."""
 
 
 def _within(places: Places, k: int | None) -> npt.NDArray[np.bool_]:

@@ -24,7 +24,7 @@ class Lock(Protocol):
     """Lock of a network: shared by answers, exclusive for changes of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Hold the lock for an answer, during which the network does not change."""
+        """Hold the lock while an answer reads the network, so that the network does not change."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Lock the network for a change. During the change, no answer reads the network."""
@@ -53,7 +53,7 @@ class Runner(ABC):
     _owned: bool  # whether the tables were made for this object
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """Convert inputs to arrays, and check them if the network's inputs are known.
+        """Convert inputs to arrays, and check the arrays if the network's inputs are known.
 
         Raises:
             TypeError, ValueError: the inputs do not have the network's types and shapes, or a
@@ -98,7 +98,7 @@ class Runner(ABC):
         calling the returned function.
 
         Args:
-            arrays: of `arrays`.
+            arrays: result of the method `arrays`.
         """
 
     @abstractmethod

@@ -124,7 +124,7 @@ def allow_files(needed: int, what: str) -> None:
 
 
 def _check_shared_memory(local_size: int) -> None:
-    """Check that shared memory has room for the Open MPI segments of this host's workers."""
+    """Check that shared memory has space for the Open MPI segments of this host's workers."""
     if local_size < 2 or not _SHARED_MEMORY.exists():
         return
     if "sm" not in _transports():
@@ -189,7 +189,8 @@ def same_program() -> dict[str, str]:
 def threads_of_worker() -> int | None:
     """Return the number of threads that the launcher set; None if no limit is needed.
 
-    No limit is needed if the worker may use at most this number of cores.
+    No limit is needed if the launcher set no number, or the worker cannot use more cores than the
+    number.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

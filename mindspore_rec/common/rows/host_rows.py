@@ -235,9 +235,9 @@ class HostRows(NativeAccess):
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536. Each call checks only one part. A check of a
-                million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which means all
-                rows.
+            parts: number of parts, 1 to 65,536. A call checks only the rows of the part `part`. A
+                check of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which
+                means all rows.
 
         Returns:
             int64 `[n]`.
@@ -302,15 +302,15 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, its numbers in the rows are set to initial values.
+        Numbers of the rows for which no array is passed are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
                 of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
 
         Raises:
-            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. In
-                this case, the call changes no row of the table.
+            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. If
+                ValueError is raised, the table is unchanged.
         """
         native = self._synchronised()
         if codes is not None:

@@ -46,7 +46,7 @@ class CountAdmission:
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
-            replaces the counter with the least count among a few counters. If several of them have
+            replaces the counter with the least count among a few counters. If several counters have
             the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:
@@ -88,10 +88,9 @@ class SketchAdmission:
     bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
     admitted early. If eviction by age is on, all counts are halved after every `max_idle_steps`
     steps. If `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds
-    of event time. With a threshold of 2, a key that was seen only once should not be admitted. The
-    sketch admits 16 % of the keys seen once at 1 byte of sketch per counted key, 5 % at 2 bytes,
-    0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs
-    about 28 bytes.
+    of event time. With a threshold of 2, a sketch wrongly admits some keys that were seen only
+    once: 16 % of these keys at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes
+    and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
@@ -143,8 +142,8 @@ class ProbabilityAdmission:
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
     1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key is a
-    function of (seed, table name, key, step, n). It is the same for all occurrences in a batch, and
-    in a repeated run.
+    function of (seed, table name, key, step, n). The decision is the same for all occurrences in a
+    batch, and in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.

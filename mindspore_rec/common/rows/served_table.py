@@ -26,7 +26,7 @@ class ServedTable(HostTable):
 
     Attributes:
         dim: number of floats in a row.
-        key_dtype: as given.
+        key_dtype: the argument `key_dtype`.
         drops_old_rows: True if the table evicts rows by age.
 
     Example:

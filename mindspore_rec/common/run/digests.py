@@ -118,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the rows with their values converted to the type `numbers` of a table."""
+    """Return the values of rows as `numbers`: 'float32', 'int8' or 'int4'."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

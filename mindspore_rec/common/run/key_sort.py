@@ -21,7 +21,7 @@ class KeySort:
     files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files. The object makes the directory when it needs files, and
+        directory: directory of the files. `KeySort` makes the directory when it needs files, and
             `close` removes the directory.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.

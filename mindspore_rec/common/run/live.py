@@ -172,7 +172,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Handler that refuses redirects, because the token must not be sent to another server."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """Return no further request."""
+        """Return None, so that a redirect is an error."""
 
 
 def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:

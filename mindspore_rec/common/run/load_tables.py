@@ -73,7 +73,7 @@ def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
     """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
 
     Raises:
-        CheckpointError: they differ.
+        CheckpointError: a table of the network differs from the checkpoint.
     """
     if tables.keys() != entry.manifest["tables"].keys():
         raise CheckpointError(

@@ -99,8 +99,8 @@ def new_directory(target: Path) -> Iterator[Path]:
 def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
 
-    If the old name could not be synced, the new name may reappear after a power loss. The directory
-    then stays, so that the checkpoint would be complete, and the next writer removes it.
+    If the old name could not be synced, the new name may reappear after a power loss. In this case,
+    the complete directory is kept, and the next writer removes it.
     """
     try:
         sync(directory.parent)
@@ -215,7 +215,7 @@ def check_files(
 
     Args:
         directory: directory of the checkpoint.
-        manifest: its manifest.
+        manifest: manifest of the checkpoint.
         names: names of the files to check. Default: all files.
 
     Raises:

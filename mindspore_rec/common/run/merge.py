@@ -54,8 +54,9 @@ def merge_chain(
         FileExistsError: `target` exists already.
         CheckpointError: a file of the chain is damaged, or the digest of merged rows differs from
             the table's digest in the trainer.
-        ValueError: the team has several workers, but not as many as wrote the last checkpoint.
-        OSError: a file cannot be written. `target` is not made.
+        ValueError: the team has several workers, but another number of workers wrote the last
+            checkpoint.
+        OSError: a file cannot be written. In case of an error, `target` is not made.
     """
     last = chain[-1]
     fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}

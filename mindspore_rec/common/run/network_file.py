@@ -66,7 +66,8 @@ class Lookup:
         grouped: True if `tables` has one table for each column of the ids.
         offsets: input of the network, or output of the model of ids, that contains the first
             position of each bag in ids `[N]`; None if ids are `[B, L]` and each row is a bag.
-        weights: input with the weights of the ids of bags; None if all weights are 1.
+        weights: input of the network that contains the weight of each id; None if all weights are
+            1.
     """
 
     result: str
@@ -95,7 +96,8 @@ class NetworkFile:
     Attributes:
         model: entry `model` of the manifest, which names the builder, or None.
         features: description of the FeaturePipeline that the builder returns together with the
-            network, or the reason why the pipeline has no description. None without a pipeline.
+            network, or the reason why the pipeline has no description. None if the builder returns
+            no pipeline.
         inputs, outputs: inputs and outputs of the network.
         lookups: lookups that are not part of the model.
         tables: for each table, the arguments of `_native.Table` and the dtype of the keys.
@@ -188,7 +190,7 @@ def read_network(directory: Path) -> NetworkFile:
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
         CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
-            ValueError. The message says why.
+            ValueError. The error's text contains the reason.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

@@ -101,7 +101,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
     """Check that a table has the same shape and kind of key in all checkpoints of a chain.
 
     Raises:
-        CheckpointError: they differ.
+        CheckpointError: the shapes or the kinds of keys differ.
     """
     first, *others = chain
     for entry in others:
@@ -156,8 +156,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # If the dtypes differ, the table's optimizer was replaced before this delta. Such a
-            # delta contains all rows, with the new optimizer's state.
+            # If the dtypes differ, the table's optimizer was replaced before this delta. The first
+            # delta after a new optimizer contains all rows, with the new optimizer's state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])

@@ -54,7 +54,7 @@ class Assignment:
         self._client = client
 
     def add(self, *partitions: int) -> None:
-        """Read these partitions too."""
+        """Add partitions to `partitions`."""
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
@@ -68,8 +68,8 @@ class Assignment:
         """Return the first offsets of the partitions in `partitions` that `known` lacks.
 
         If `start` has offsets by partition, a partition begins at its offset in `start`, or at 0 if
-        `start` has no offset for it. Otherwise, a stream of all partitions begins at offset 0, so
-        that no message is lost, and a stream of some partitions begins at a partition's first
+        `start` has no offset for it. If `start` has no offsets, a stream of all partitions begins
+        at 0, so that no message is lost. A stream of some partitions begins at a partition's first
         message.
         """
         new = [p for p in partitions if p not in known]

@@ -48,9 +48,9 @@ class Batch:
         number: number of batches, including this batch, that the source has yielded over all runs.
             `BatchSource.state_dict(batches=number)` returns the source's state after batch
             `number`. Default: None, which means that the source has no state.
-        place: position of the batch, if the source has no state. The training sets it. Default:
-            None.
-        before_step: function that a training calls just before the step of the batch. The function
+        place: position of the batch, if the source has no state. The training sets `place`.
+            Default: None.
+        before_step: function that a training calls just before the step of the batch. `before_step`
             sets state that belongs to the step, such as the event time, so that reading batches
             ahead does not set the state too early. Default: None.
 
@@ -194,8 +194,8 @@ class BatchSource(ABC):
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
-        batch. By default, the method does nothing. Override the method unless all passes have the
-        same order, or random generators of Python or NumPy determine the order.
+        batch. By default, `skip_passes` does nothing. Override `skip_passes` unless all passes have
+        the same order, or random generators of Python or NumPy determine the order.
         """
 
     @property
@@ -212,7 +212,7 @@ class BatchSource(ABC):
     def learns(self) -> bool:
         """True if reading a batch changes learned statistics.
 
-        If True, only a training should read this source.
+        Only a training should read a source that learns.
         """
         return False
 
@@ -222,8 +222,8 @@ class BatchSource(ABC):
         """Return a source of one worker's share of the data.
 
         A training with several workers calls `split_by_worker` on each worker, before the first
-        batch. Each row of the data is in exactly one share. The method may restrict this source to
-        the share and return this source.
+        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
+        source to the share and return this source.
 
         Args:
             worker: index of the worker, from 0.
@@ -356,7 +356,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def passes(self) -> int | None:
-        """Number of complete passes over the source over all runs, or None."""
+        """Number of complete passes over the source, counted over all runs, or None."""
         return self.source.passes
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -411,7 +411,7 @@ class BatchWrapper(BatchSource):
         return self._learner is not None or self.source.learns
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this wrapper with the source's share; None if each batch's rows must be divided.
+        """Restrict the source to a share and return this wrapper, or return None.
 
         Raises:
             ValueError: the learner would learn from the rows of only one worker.

@@ -145,7 +145,7 @@ class DataSender:
     def take_over(self) -> None:
         """Become the only valid sender with this name.
 
-        Receivers then ignore new messages of other senders with this name.
+        After `take_over`, receivers ignore new messages of other senders with this name.
 
         Messages that other senders sent earlier stay valid. `FeatureWorker` calls this method.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: a log decides which of several feature workers of one name is the current worker.
+"""Claims: a log decides which of several feature workers with the same name is the current worker.
 
 When a worker starts, it writes a claim into a log, which is a separate topic. The offset of the
 claim determines the worker's epoch. No two claims have the same epoch, and a later claim has a

@@ -22,9 +22,9 @@ class Message(NamedTuple):
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets just before the message that the reader skips because of
-            transactions: markers of transactions, and messages of aborted transactions. All further
-            missing offsets belong to messages that the log has removed.
+        skipped: number of offsets just before the message that belong to markers of transactions or
+            to messages of aborted transactions. All further missing offsets belong to messages that
+            the log has removed.
     """
 
     offset: int

@@ -200,8 +200,8 @@ class StreamingDataset(BatchSource):
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
         """Return the tables on which the event time is set.
 
-        If a feature of the transform is the timestamp, these are the tables of the transform's
-        features. Otherwise, these are all tables.
+        If a feature of the transform is the timestamp, return the tables of the transform's
+        features. Otherwise, return all tables.
 
         Args:
             tables: tables of the network that is trained.

@@ -18,7 +18,7 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. A restarted stream reads some messages again. It looks up bad messages in the
+    is long. A restarted stream reads some messages again. The stream looks up bad messages in the
     dead-letter topic, so that no bad message is sent twice.
 
     Args:

@@ -83,7 +83,7 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which reads from the client's current offsets on."""
+        """Start the thread, which reads from the client's current offsets."""
         self._thread.start()
 
     def stop(self) -> None:

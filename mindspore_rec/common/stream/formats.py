@@ -67,7 +67,7 @@ class Decoded(NamedTuple):
     Args:
         rows: rows of all good messages, in order.
         counts: int64, number of rows of each message; 0 for a bad message.
-        bad: error of each bad message, by its index.
+        bad: errors of the bad messages, by the index of the message.
     """
 
     rows: pa.RecordBatch
@@ -445,7 +445,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return two numbers of bytes: of a row without texts, and of the largest list element."""
+    """Return the numbers of bytes of a row without texts, and of the largest list element."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -6,7 +6,8 @@ interleaver waits for messages of the partition that has the turn. The order of 
 only on the contents of the partitions, and not on the order of arrival. If a sender distributes
 messages over the partitions in turn, the messages keep the sender's order, even if some messages
 are sent twice. A caller may skip an idle partition, include the partition again, and add a new
-partition of the topic. The caller must store these decisions in a journal (`journal.py`).
+partition of the topic. The caller must store its decisions about partitions in a journal
+(`journal.py`).
 """
 
 from __future__ import annotations

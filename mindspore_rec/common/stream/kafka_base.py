@@ -75,7 +75,7 @@ def ensure_topic(
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])
         except kafka.errors.KafkaConnectionError as error:
-            # The broker answered the first request and then disappeared. It may return soon.
+            # The broker answered the first request and then disappeared, but may return soon.
             if time.monotonic() > give_up:
                 raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
             time.sleep(0.5)

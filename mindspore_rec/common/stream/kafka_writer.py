@@ -50,8 +50,7 @@ class KafkaWriter:
     producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
     already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
     that the sender adds. For all other readers, `still_missing` returns the messages that the log
-    does not have yet. The writer never drops a message and sends a later message, because the log
-    would then have a gap.
+    does not have yet. The writer never skips a message, because the log would then have a gap.
 
     `send` waits while 64 MiB of messages are in flight, because kafka-python's producer has no such
     limit.

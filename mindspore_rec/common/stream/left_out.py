@@ -15,7 +15,7 @@ logger = logging.getLogger("mindspore_rec")
 class LeftOut:
     """Reporter of messages that were removed unread, and of messages of replaced senders.
 
-    A warning is logged each time the number of these messages has doubled.
+    A warning is logged each time the number of reported messages has doubled.
 
     Args:
         on_missing: reaction to messages that the log removed: "warn" for a warning, "stop" for an

@@ -26,8 +26,8 @@ class StreamLimits:
             Default: no ranges. The stream's format needs a schema with the columns of
             `value_ranges`.
         max_future_seconds: number of seconds, at least 0, by which an event may be later than the
-            timestamp of its message. If an event is later, its message is bad. Default: None, which
-            means no limit. The stream needs `event_time`.
+            timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
+            Default: None, which means no limit. The stream needs `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that

@@ -130,8 +130,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: no state contains a partition, or the states cannot be merged although a
-            partition moves to another worker.
+        ValueError: no state contains a partition, or a partition moves to another worker, but the
+            states cannot be merged.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience: decide by the clock how a stream that waits for messages continues."""
+"""Patience: decide by the clock what a stream that waits for messages does next."""
 
 from __future__ import annotations
 

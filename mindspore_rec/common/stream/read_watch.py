@@ -113,8 +113,8 @@ def still_waiting() -> None:
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
             stream returns to the end of its last batch.
-        ReadLaterError: the reader first does different work, and will request the batch again.
-            After a `ReadLaterError`, the stream keeps its position.
+        ReadLaterError: the reader does other work first, and then requests the batch again. After a
+            `ReadLaterError`, the stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:

@@ -197,7 +197,7 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read, in ascending order, including partitions without a turn so far."""
+        """Partitions to read, in ascending order, including partitions that get no turns yet."""
         return list(self._assigned.partitions)
 
     @property
@@ -255,7 +255,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal for this worker, because no other worker reads its partitions.
+        """Use a separate journal, because no other worker reads this worker's partitions.
 
         Args:
             worker: index of this worker, from 0.
@@ -533,7 +533,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that, besides the topic and time, determine the rows of a batch."""
+        """Settings that determine the rows of a batch, apart from the messages and timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,

@@ -24,8 +24,8 @@ class StopWhen:
             `watermark`, the stream ends after this batch.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
             the topic. The rows read so far become the last batch, which may be small. If only some
-            partitions have new messages, these messages may still wait for the turn of another
-            partition. Such messages stay in the topic.
+            partitions have new messages, these messages may wait for another partition's turn.
+            Messages that wait stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -78,6 +78,7 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # A running poll may take long, so the wait for its end must not become a busy loop.
+            # Wait at least for a short time, because a running poll may take long, and this wait
+            # must not become a busy loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

@@ -59,7 +59,8 @@ class FeatureWorker:
         dataset: the stream with its transform.
         sender: sender with a `sender_name` that no other worker uses.
         state_path: file of the state, in an existing directory. If the file exists, the worker
-            resumes from it. If the file is missing, the worker writes an initial state at once.
+            resumes from its state. If the file is missing, the worker writes an initial state at
+            once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
@@ -139,8 +140,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # After `take_over`, an earlier worker on any host sends no valid message and saves no
-        # state. Then no earlier worker can change the state or the journal any more.
+        # After `take_over`, earlier workers on all hosts send no valid messages, and can change
+        # neither the state nor the journal.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")

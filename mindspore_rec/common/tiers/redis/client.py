@@ -73,8 +73,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock. If a thread of the parent process has locked it, the copy would never be
-    unlocked, because this thread does not exist in the forked process.
+    A fork copies the lock. If a thread of the parent process has locked the lock, the copy would
+    never be unlocked, because the thread does not exist in the forked process.
 
     Args:
         subject: name of the tier in error messages.
@@ -187,7 +187,7 @@ class Client:
             time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
 
     def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
-        """Try every command once. Return the last error, or None, if a retry may succeed."""
+        """Try every command once. Return the last error for which a retry may succeed, or None."""
         if self.nodes.stale:
             try:
                 self.nodes.refresh()
@@ -237,7 +237,7 @@ class Client:
         """Read the replies of a command, and return the first error among them, or None.
 
         Raises:
-            RemoteError: the last reply has a form that a reply to this command cannot have.
+            RemoteError: the form of the last reply does not fit the command.
         """
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
