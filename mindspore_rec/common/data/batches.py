@@ -217,7 +217,8 @@ class ArrowBatches(BatchSource):
         reading = selection.reading(parts, order, self.threads)
         names = tuple(self.column_names)
         self._keep(begin)
-        # Read one batch ahead, so that the position after the last batch is the end of the pass.
+        # The position after the last batch is the end of the pass. So each batch is yielded only
+        # after the next batch was read.
         waiting = None
         for rows, item, used in cut(
             read_items(reading, items, begin.item, begin.rows), self._read_size

@@ -32,7 +32,7 @@ class DataParts:
     """Parts of all files of a source.
 
     Args:
-        source: name of the source in error messages.
+        source: name of the source in messages.
         files: files of the source; empty for rows in memory.
         open_file: function that opens a file; its arguments are the file, and the schema of the
             first file or None.

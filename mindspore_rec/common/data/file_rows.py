@@ -45,7 +45,7 @@ class FileRows(ABC):
     the subclass as a source.
 
     Attributes:
-        name: name of the file in error messages.
+        name: name of the file in messages.
         schema: names and types of the columns.
         sequential: True if one thread must call `fetch`, in the order in which the parts are read.
             If True, an `Order` that shuffles rows does not reorder the parts.
@@ -75,7 +75,7 @@ class FileRows(ABC):
         """Return all parts of the file in order."""
 
     def first_row(self, number: int) -> int:
-        """Return the number of a part's first row in the file, from 0, for error messages."""
+        """Return the number of a part's first row in the file, from 0, for messages."""
         return self.parts()[number].place
 
     def fetch(self, number: int) -> Any:

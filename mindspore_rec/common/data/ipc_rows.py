@@ -114,7 +114,7 @@ class TableRows(FileRows):
 
     Args:
         frame: the table or data frame.
-        name: name of the table in error messages.
+        name: name of the table in messages.
         needed: names of columns that are read. Other columns of a pandas frame are left out if
             Arrow has no type for their values. Default: None, which means that all columns are
             read.

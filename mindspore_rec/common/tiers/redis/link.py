@@ -65,7 +65,7 @@ class Target:
     """A parsed URL of a server or cluster.
 
     Attributes:
-        shown: the URL without password and options, for error messages.
+        shown: the URL without password and options, for messages.
         seeds: addresses in the URL: the server, or any nodes of the cluster.
         cluster: True if the target is a cluster.
         tls: True if connections use TLS.
