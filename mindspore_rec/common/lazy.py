@@ -47,8 +47,8 @@ def lazily(
         face: `__name__` of the calling module.
         aliases: additional names for objects of the package, which `__dir__` does not list.
         sentences: names that the package lacks, each with a sentence about its replacement. The
-            error for a missing name contains the name's sentence. The error is an AttributeError,
-            or an ImportError for `from package import name`.
+            error for a missing name contains the name's sentence. A missing name raises
+            AttributeError, or ImportError for `from package import name`.
         renamed: earlier names of objects of the package. Earlier names work until version 1.0, with
             a warning.
     """

@@ -47,8 +47,8 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: new name of the argument.
-        replaces: True if a call may have both names. If a call has both, the old name's value is
-            used, as `dataclasses.replace` needs. If `replaces` is False, a call that uses both
+        replaces: True if a call may have both names. If a call has both names, the old name's value
+            is used, as `dataclasses.replace` needs. If `replaces` is False, a call that uses both
             names is an error. Default: False.
     """
 

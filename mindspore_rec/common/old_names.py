@@ -132,7 +132,7 @@ def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> 
         taken: text about the legal arguments, for the error message.
 
     Raises:
-        TypeError: `given` is not empty. For an argument of Rec SDK, the message names the
+        TypeError: `given` is not empty. For an argument of Rec SDK, the error message names the
             replacement.
 
     Example:

@@ -107,8 +107,8 @@ class BadRows:
 
     Args:
         most_share: largest share of bad rows, in [0, 1]. Default: 0, which means that the first bad
-            row raises an error. The share is checked after every 100,000 rows, and at the end of a
-            pass.
+            row raises an error. The share of bad rows is checked after every 100,000 rows, and at
+            the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
             `reason` and `text`. `read` empties an existing file. Default: None, which means that
             bad rows are only counted.

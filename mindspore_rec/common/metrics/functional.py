@@ -129,8 +129,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
-    The inputs are not checked. The time is O((P + N) log(P + N)). The function needs memory for
-    sorted copies of both inputs.
+    The inputs are not checked. The time is O((P + N) log(P + N)). `auc_of_classes` needs memory for
+    sorted copies of both arrays.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))

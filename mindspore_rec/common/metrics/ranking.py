@@ -145,8 +145,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: number of first items to search. If a row has no target among its first k items, its
-            value is 0. Default: None, which means all items.
+        k: a row's value is 0 if none of its first k items is a target. Default: None, which means
+            all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 

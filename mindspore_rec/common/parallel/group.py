@@ -125,8 +125,8 @@ class WorkerGroup:
         """Check that several digests, by name, are the same on all workers.
 
         Raises:
-            WorkerError: digests differ. The message names the first digest that differs, and the
-                ranks that differ from the majority.
+            WorkerError: digests differ. The error message names the first digest that differs, and
+                the ranks that differ from the majority.
         """
         every = self.all_gather_json(digests)
         for what in [*digests, *(key for one in every for key in one)]:
@@ -143,8 +143,8 @@ class WorkerGroup:
             arrays: C-contiguous arrays.
 
         Raises:
-            WorkerError: arrays differ. The message names the first array that differs, and the
-                ranks that differ from worker 0.
+            WorkerError: arrays differ. The error message names the first array that differs, and
+                the ranks that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
         difference = self._control.find_difference(list(arrays))

@@ -272,9 +272,9 @@ class HostRows(NativeAccess):
             Number of checked rows, and True if the round has ended.
 
         Raises:
-            RuntimeError: a row is damaged (`_native.RowDamagedError`). The message names the tier
-                and the key, and the next call begins a new round. A RuntimeError is also raised if
-                a tier cannot be read. The next call then tries the same rows again.
+            RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the
+                tier and the key, and the next call begins a new round. A RuntimeError is also
+                raised if a tier cannot be read. The next call then tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:
@@ -302,7 +302,7 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        Numbers of the rows for which no array is passed are set to initial values.
+        If an argument is None, the corresponding numbers of the rows are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes

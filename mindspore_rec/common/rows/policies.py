@@ -88,9 +88,10 @@ class SketchAdmission:
     bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
     admitted early. If eviction by age is on, all counts are halved after every `max_idle_steps`
     steps. If `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds
-    of event time. With a threshold of 2, a sketch wrongly admits some keys that were seen only
-    once: 16 % of these keys at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes
-    and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
+    of event time. With a threshold of 2, a sketch wrongly admits some keys that occurred only once.
+    The share of wrongly admitted keys is 16 % at 1 byte of sketch per counted key, 5 % at 2 bytes,
+    0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs
+    about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
@@ -102,7 +103,7 @@ class SketchAdmission:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
-    The policy follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
+    `SketchAdmission` follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
 
     Example:
         >>> SketchAdmission(3).sketch_bytes
@@ -151,7 +152,8 @@ class ProbabilityAdmission:
     Raises:
         TypeError, ValueError: `probability` is not a number, or is out of range.
 
-    The policy follows the "probability filter" of large-scale systems (Monolith; FBGEMM).
+    `ProbabilityAdmission` follows the "probability filter" of large-scale systems (Monolith;
+    FBGEMM).
 
     Example:
         >>> ProbabilityAdmission(0.1).probability
@@ -210,8 +212,8 @@ class Eviction:
             Default: off (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
-            far) minus the watermark when the row was last looked up. The rule needs event times
-            from `table.set_event_time` or a timestamp column.
+            far) minus the watermark when the row was last looked up. `max_idle_seconds` needs event
+            times from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
         order: order of eviction if a table has too many rows. With 'lru', the least recently used
@@ -221,7 +223,7 @@ class Eviction:
             lowest score from `table.set_scores` (default: 0) are evicted first. Among rows with
             equal frequency or score, the least recently used row is evicted first. Default: 'lru'.
         half_life_steps: number of steps, above 0, after which an occurrence counts half as much.
-            The argument is required with 'lfu_decay', and illegal with all other orders.
+            `half_life_steps` is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
             keep rows with initial values, choose a limit below the norm of these values, or the

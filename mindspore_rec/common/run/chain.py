@@ -166,7 +166,7 @@ def verify(entry: Entry, names: Container[str] | None = None) -> None:
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing or damaged. The message names the file.
+        CheckpointError: a file is missing or damaged. The error message names the file.
     """
     check_files(entry.path, entry.manifest, names)
     check_contents(entry.path, entry.manifest, names)

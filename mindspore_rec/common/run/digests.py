@@ -97,7 +97,7 @@ def check_digests(chain: Sequence[Entry]) -> None:
     """Compare the digests in a chain's last manifest with digests computed from the files.
 
     Raises:
-        CheckpointError: the digests of a table differ; the message names the table and both
+        CheckpointError: the digests of a table differ. The error message names the table and both
             digests.
     """
     entry = chain[-1]

@@ -99,8 +99,8 @@ def new_directory(target: Path) -> Iterator[Path]:
 def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
 
-    If the old name could not be synced, the new name may reappear after a power loss. In this case,
-    the complete directory is kept, and the next writer removes it.
+    If the old name could not be synced, the complete directory is kept for the next writer to
+    remove, because the new name may reappear after a power loss.
     """
     try:
         sync(directory.parent)
@@ -219,7 +219,8 @@ def check_files(
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing, is a link, or is damaged. The message names the file.
+        CheckpointError: a file is missing, is a link, or is damaged. The error message names the
+            file.
     """
     for name, expected in manifest["files"].items():
         if names is not None and name not in names:

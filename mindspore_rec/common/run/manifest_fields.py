@@ -52,7 +52,7 @@ def check_fields(manifest: Any) -> None:
     """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
-        ValueError: a field is wrong. The message names the field.
+        ValueError: a field is wrong. The error message names the field.
 
     Example:
         >>> check_fields({"kind": "half"})

@@ -9,8 +9,8 @@ ids.onnx       from the network's inputs to the ids and offsets of lookups, if t
                them
 network.json   the description, with sizes and CRC32C of both models
 
-The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, `network.json` contains the reason.
+The directory `network` is written once per network. Rows and state are in the checkpoints, and not
+in the directory `network`. If a network cannot be written, `network.json` contains the reason.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. The directory must be
-            empty, or contain only the copy that an earlier publisher made of this run.
+        target: the directory of the copy, which is made if it is missing. `target` must be empty,
+            or contain only the copy that an earlier publisher made of this run.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -99,8 +99,8 @@ class Publisher:
         The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged. The error is raised after all
-                undamaged checkpoints were copied.
+            CheckpointError: a checkpoint of the run is damaged. All undamaged checkpoints are
+                copied before the error is raised.
             ValueError: the target directory is a copy of another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.

@@ -115,7 +115,7 @@ class Team:
     def told(self, work: Callable[[], T]) -> T:
         """Call a short, infallible function on worker 0, and return the result on every worker.
 
-        The call sends only one message, and does not start the thread of `patient`.
+        `told` sends only one message, and does not start the thread of `patient`.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)

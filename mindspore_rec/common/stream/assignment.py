@@ -54,7 +54,7 @@ class Assignment:
         self._client = client
 
     def add(self, *partitions: int) -> None:
-        """Add partitions to `partitions`."""
+        """Add partitions to the attribute `partitions`."""
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:

@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if this run has read messages, so that this run's offsets are returned.
-                False returns the offsets from the loaded state.
+            reading: True if this run has read messages. True returns this run's offsets, and False
+                returns the offsets of the loaded state.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -411,7 +411,7 @@ class BatchWrapper(BatchSource):
         return self._learner is not None or self.source.learns
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Restrict the source to a share and return this wrapper, or return None.
+        """Restrict the source to a worker's share; see `BatchSource.split_by_worker`.
 
         Raises:
             ValueError: the learner would learn from the rows of only one worker.

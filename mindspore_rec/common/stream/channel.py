@@ -65,7 +65,7 @@ class DataSender:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         ImportError, ConnectionError: as for `KafkaSource`.
 
-    The class follows `mindpandas.channel.DataSender`.
+    `DataSender` follows `mindpandas.channel.DataSender`.
 
     Example:
         >>> import numpy as np
@@ -327,7 +327,7 @@ class DataReceiver(StreamSource):
     Raises:
         ImportError, ConnectionError, TypeError, ValueError: as for `KafkaSource`.
 
-    The class follows `mindpandas.channel.DataReceiver`.
+    `DataReceiver` follows `mindpandas.channel.DataReceiver`.
     """
 
     @takes_old(POLICY)

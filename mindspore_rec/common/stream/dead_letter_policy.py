@@ -29,8 +29,8 @@ class DeadLetterPolicy:
         on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
             `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
         dead_share_messages: number of last messages from which the share is computed, at least 10.
-            The share is not checked before `dead_share_messages` messages have been read (default
-            1000).
+            The share of bad messages is not checked before `dead_share_messages` messages have been
+            read (default 1000).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

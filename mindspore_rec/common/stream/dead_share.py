@@ -24,9 +24,9 @@ class TooManyDeadLettersError(RuntimeError):
 class DeadShare:
     """Counter of good and bad messages, in the order in which the stream reads the messages.
 
-    The share is checked after every `dead_share_messages` / 10 messages. The first check is after
-    `dead_share_messages` messages, so a few bad messages at the beginning do not matter. The counts
-    are part of the stream's state.
+    The share of bad messages is checked after every `dead_share_messages` / 10 messages. The first
+    check is after `dead_share_messages` messages, so a few bad messages at the beginning do not
+    matter. The counts are part of the stream's state.
 
     Args:
         policy: maximum share of bad messages, and the reaction if the share is exceeded.

@@ -146,8 +146,8 @@ class Format(ABC):
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
         """Decode the first messages that together fit in `max_decoded_bytes`.
 
-        A message that is too large is bad and is not decoded. The result covers at least one
-        message.
+        A message that is too large is bad and is not decoded. At least one message is decoded or
+        refused.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0

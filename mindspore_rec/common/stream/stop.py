@@ -25,7 +25,7 @@ class StopWhen:
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
             the topic. The rows read so far become the last batch, which may be small. If only some
             partitions have new messages, these messages may wait for another partition's turn.
-            Messages that wait stay in the topic.
+            The waiting messages stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -70,8 +70,8 @@ class CacheConfig:
         ValueError: an argument is out of range, or has no effect in combination with the other
             arguments.
 
-    The class is modelled on `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and on the three
-    storages of Rec SDK.
+    `CacheConfig` is modelled on `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and on the
+    three storages of Rec SDK.
 
     Example:
         >>> config = CacheConfig(host_rows=1_000_000, ssd=SsdConfig("rows", max_bytes=10 << 30))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send packed commands to Redis servers, and retry while a server is unavailable.
 
-A call sends all commands to all servers before it waits for the first reply. The call uses one
+A call sends all commands to all servers before it waits for the first reply. Each call uses one
 connection per server. Two calls never use the same connection at the same time. Connections stay
 open for later calls.
 """
