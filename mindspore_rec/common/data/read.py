@@ -40,8 +40,8 @@ def read(
 ) -> Rows:
     """Return the rows of files or of a data frame.
 
-    Files may be larger than memory, since rows are read when they are needed. Columns that are not
-    needed are not read.
+    Files may be larger than memory, because rows are read only when they are needed. Only the
+    needed columns are read.
 
     Args:
         source: files, or rows in memory. Name files by a path, a glob such as ``"logs/*.parquet"``

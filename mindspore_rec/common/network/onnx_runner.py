@@ -32,9 +32,9 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    A call reads rows and dense parameters under a lock that concurrent calls share. The call then
-    releases the lock, and computes the outputs without the lock. Dense parameters are inputs of the
-    model, so that a delta can replace the parameters without compiling the model again.
+    A call reads rows and dense parameters under a lock that concurrent calls share. The outputs are
+    computed after the lock is released. Dense parameters are inputs of the model, so that a delta
+    can replace the parameters without compiling the model again.
 
     Args:
         network: the network.

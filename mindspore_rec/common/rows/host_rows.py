@@ -274,7 +274,8 @@ class HostRows(NativeAccess):
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the
                 tier and the key, and the next call begins a new round. A RuntimeError is also
-                raised if a tier cannot be read. The next call then tries the same rows again.
+                raised if a tier cannot be read. After a failed read, the next call tries the same
+                rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:

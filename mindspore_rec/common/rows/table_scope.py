@@ -23,8 +23,8 @@ def current_scope() -> int:
 def next_number(kind: str) -> int:
     """Return the index, from 0, of the next unnamed table of a kind in the current scope.
 
-    Each scope counts from 0, so a network has the same table names as the first network of a
-    program and as a network in a new scope.
+    Each scope counts from 0, so the first network in a scope has the same table names in every
+    scope.
     """
     counts: dict[str, itertools.count[int]] = getattr(_here, "counts", _counts)
     return next(counts.setdefault(kind, itertools.count()))

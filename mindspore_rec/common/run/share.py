@@ -121,7 +121,7 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    result is a list of the whole entry.
+    entry itself is the only part.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

@@ -6,10 +6,10 @@ both the block that counts the key and the worker that owns the key. All blocks 
 hash values, and all workers have equal ranges of hash values. Every worker counts in a separate
 range of blocks, so the sum of all workers' sketches equals the sketch of a job of one worker. Only
 a block on the boundary between two workers counts keys of both workers. If the number of blocks is
-a multiple of the number of workers, no block is on a boundary. If a block is on a boundary, both of
-its workers load the counts of all keys of the block. If the number of workers changes again, both
-workers' counts of a boundary block are added. Therefore, the counts of a boundary block may be too
-high, but never too low.
+a multiple of the number of workers, no block is on a boundary. If a block is on a boundary, both
+workers of the boundary load the counts of all keys of the block. If the number of workers changes
+again, both workers' counts of a boundary block are added. Therefore, the counts of a boundary block
+may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """

@@ -45,9 +45,8 @@ class DataSender:
     without duplicates.
 
     Args:
-        address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
-            mindpandas.channel, the address was the address of a node. Here, a broker is between
-            sender and receiver.)
+        address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`.
+            (mindpandas.channel took the address of a node, and not of a broker.)
         namespace: first part of the channel's name (default "default").
         num_shards: number of shards of the channel, at least 1. An existing channel must have this
             number of shards (default 1).

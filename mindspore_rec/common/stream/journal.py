@@ -42,8 +42,8 @@ class Journal:
     By default, a stream's batches do not depend on timing, so the stream only makes decisions that
     add partitions.
 
-    Each of several workers has a separate journal, in a file beside `path`. The file's name ends
-    with the index of the worker and the number of workers.
+    If there are several workers, each worker has a separate journal in the directory of `path`. The
+    file's name ends with the index of the worker and the number of workers.
 
     Args:
         path: path of the journal's file, which is made if it is missing. With None, decisions are

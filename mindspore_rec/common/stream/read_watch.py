@@ -94,7 +94,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
 @contextmanager
 def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
-    """Call a function while a stream that is read inside the context waits for messages.
+    """Call `on_wait` while a stream that is read in the context waits for messages.
 
     Args:
         on_wait: as for `reading`.

@@ -94,8 +94,9 @@ class StreamSource:
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
-        journal: storage of decisions that depend on timing. Each of several workers writes a
-            separate journal beside `journal`. Default: a journal in memory.
+        journal: storage of decisions that depend on timing. If there are several workers, each
+            worker writes a separate journal in the directory of `journal`. Default: a journal in
+            memory.
         stop: conditions that end the stream. Default: never.
 
     Attributes:
@@ -300,7 +301,7 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the partitions that have messages to read but take no turns yet."""
+        """Return the new partitions that have messages to read but get no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
@@ -347,7 +348,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of partitions that take no turns yet."""
+        """Return the first offsets of new partitions that get no turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
@@ -608,7 +609,7 @@ class StreamSource:
 
     @property
     def lag(self) -> int:
-        """Known number of the topic's messages that are not in any batch yet."""
+        """Approximate number of the topic's messages that are not in any batch yet."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
             next_ones = {**self._order.offsets, **self._order.waiting}

@@ -366,7 +366,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove partial files that earlier workers left beside a file."""
+    """Remove the partial files that earlier workers left in the directory of a file."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):
