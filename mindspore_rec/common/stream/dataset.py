@@ -33,9 +33,9 @@ class StreamingDataset(BatchSource):
     and transform's state belong to the same batch. `state_dict(batches=...)` returns the state
     after the last batch used in training, even if further batches have been read ahead.
     `RecCheckpoint` saves the state if the training data are this object or a `BatchWrapper` around
-    this object, such as `FeatureBatches`. `RecCheckpoint` refuses a
-    `mindspore.dataset.GeneratorDataset`, a generator expression or other data around the dataset,
-    because the number of batches used in training is then unknown.
+    this object, such as `FeatureBatches`. `RecCheckpoint` refuses other objects that read this
+    dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression, because the
+    number of batches used in training is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
