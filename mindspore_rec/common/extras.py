@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optional packages, which only some parts of the library need.
 
-`setup.py` runs this file to read the extras of the wheel. So this file must not import the package.
+This file must not import the package, because `setup.py` runs this file to read the extras of the
+wheel.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def pip_install(*extras: str) -> str:
     """Return the command that installs the packages of extras.
 
-    The command names the packages instead of this library's extras, because package indices have a
-    different package under this library's name (`leftovers`).
+    The command contains the packages' names instead of this library's extras. Package indices have
+    a different package under this library's name (`leftovers`).
 
     Example:
         >>> pip_install("kafka")

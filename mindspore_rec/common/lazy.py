@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faces: public modules.
+"""Lazy imports of public packages.
 
-Each name of a face, a public module, is imported from its defining module on first use.
+A public package imports each of its names from the defining module when the name is first used.
 
-Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
-face for serving must not import modules that only training needs.
+Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. Importing a
+public package for serving must not import modules that only training needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRAINING = ("mindspore_rec.train", "mindspore_rec.compat")
 
 
 class _Home(NamedTuple):
-    """Module that defines a name of a face, and the name in that module."""
+    """Module that defines a name of a public package, and the name in that module."""
 
     module: str
     name: str
@@ -38,21 +38,19 @@ def lazily(
     sentences: Mapping[str, str] = _NONE,
     renamed: Mapping[str, str] = _NONE,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
+    """Return the `__getattr__`, `__dir__` and `__all__` of a public package (PEP 562).
 
-    The face's names are the names that its source imports under `if TYPE_CHECKING:`. So each name
-    is written in one place only. Modules of the face itself, which `from face import module`
-    imports, are not in `__all__`.
+    The package's names are the names that its source imports under `if TYPE_CHECKING:`. Modules of
+    the package itself, which `from package import module` imports, are not in `__all__`.
 
     Args:
         face: `__name__` of the calling module.
-        aliases: additional names for objects of the face. Aliases work, but `__dir__` does not list
-            aliases.
-        sentences: names that the face lacks, each with a sentence about its replacement. The error
-            for a missing name contains the name's sentence. The error is an AttributeError, or an
-            ImportError for `from face import name`.
-        renamed: earlier names of objects of the face. Earlier names work until version 1.0, with a
-            warning.
+        aliases: additional names for objects of the package, which `__dir__` does not list.
+        sentences: names that the package lacks, each with a sentence about its replacement. The
+            error for a missing name contains the name's sentence. A missing name raises
+            AttributeError, or ImportError for `from package import name`.
+        renamed: earlier names of objects of the package. Earlier names work until version 1.0, with
+            a warning.
     """
     module = sys.modules[face]
     homes = dict(_homes(inspect.getsource(module)))
@@ -113,12 +111,12 @@ def _value(home: _Home, face: str) -> Any:
 
 
 def _missing(face: str, name: str, instead: str | None) -> Exception:
-    """Return the error for a name that a face lacks, for the face's `__getattr__`."""
+    """Return the error that a package's `__getattr__` raises for a missing name."""
     message = f"module {face!r} has no attribute {name!r}"
     if instead is None:
         return AttributeError(message)
     message += f": {instead}"
-    # `from face import name` would replace the message of an AttributeError.
+    # `from package import name` would replace the message of an AttributeError.
     if sys._getframe(2).f_code.co_name == "_handle_fromlist":
         return ImportError(message, name=face)
     return AttributeError(message)

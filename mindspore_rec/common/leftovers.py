@@ -2,8 +2,8 @@
 """Detect an old package with this library's name: upstream's MindRec 0.2 and 0.3.
 
 Package indices still have the old package, so pip installs it under this library's name. The old
-package does not import on today's MindSpore. If both packages are installed, Python may import the
-old package instead of this library.
+package cannot be imported with current versions of MindSpore. If both packages are installed,
+Python may import the old package instead of this library.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def warn_of_upstream() -> None:
     """Warn if upstream's package is in Python's path, or its modules are in this library's folder.
 
     Warns:
-        RuntimeWarning: upstream's package is installed. The message names the remedy.
+        RuntimeWarning: upstream's package is installed. The warning tells how to remove the
+            package.
     """
     folders = dict.fromkeys(sys.path)
     where = next((f"{each} in {folder}" for folder in folders for each in _infos(folder)), None)

@@ -2,8 +2,8 @@
 """Accept arguments of earlier versions that were moved into settings, renamed or removed.
 
 Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
-accepts the old arguments, so the signature has only the new form. The page docs/upgrading.md lists
-old and new forms.
+accepts the old arguments, so a function's signature has only the new arguments. The page
+docs/upgrading.md lists old and new forms.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Renamed:
 
     Args:
         old: old name of the argument.
-        new: its name.
-        replaces: True if a call may have both names, and the old name then overrides the new name,
-            as `dataclasses.replace` needs. If `replaces` is False, a call that uses both names is
-            an error. Default: False.
+        new: new name of the argument.
+        replaces: True if a call may have both names. If a call has both names, the old name's value
+            is used, as `dataclasses.replace` needs. If `replaces` is False, a call that uses both
+            names is an error. Default: False.
     """
 
     old: str
@@ -75,12 +75,12 @@ class InSettings:
     """Arguments that have become fields of a settings object, with the same names.
 
     Args:
-        argument: the argument that takes the settings.
+        argument: name of the argument whose value is the settings object.
         kind: class of the settings object.
         names: names of the old arguments.
-        first: text that represents the settings' first argument in the message. If `first` is set,
-            a value of `argument` that is not a settings object becomes the first argument of the
-            settings.
+        first: text for the settings' first argument in the warning. If `first` is set, and a call
+            passes a value for `argument` that is not a settings object, this value becomes the
+            first argument of the settings.
     """
 
     argument: str
@@ -131,8 +131,9 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
     Args:
         *changes: conversions of the old arguments.
-        order: names of the old signature's positional arguments, in order, if some of them were
-            removed. From the first removed argument on, positional values are passed by name.
+        order: names of the old signature's positional arguments, in order. Needed only if a
+            positional argument was removed. Positional values at and after the first removed
+            argument are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))
@@ -216,7 +217,7 @@ def warn_of_old(name: str, instead: str) -> None:
 
     Args:
         name: the argument.
-        instead: the new form, which the message recommends.
+        instead: the new form, which the warning recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "
@@ -233,7 +234,7 @@ def _check_once(function: str, late: Mapping[str, Any], named: Mapping[str, Any]
 
 
 def _spoken(target: Callable[..., Any]) -> str:
-    """Return a function's name for messages; a constructor has the name of its class."""
+    """Return a function's name for error messages; a constructor has the name of its class."""
     return target.__qualname__.removesuffix(".__init__")
 
 

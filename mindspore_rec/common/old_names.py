@@ -11,7 +11,7 @@ from collections.abc import Mapping
 __all__ = ["ALIASES", "ARGUMENTS", "SENTENCES", "refuse_arguments"]
 
 ALIASES: Mapping[str, str] = {"terminate_config_initializer": "terminate"}
-"""Names of the package that are another name for one of its functions, by which they work."""
+"""Additional names for functions of the package."""
 
 _LAUNCH = "`python -m mindspore_rec.launch -n N train.py`"
 _OWN_BATCHES = "nothing to call: a network looks rows up by itself, with a dataset that gives ids"
@@ -120,7 +120,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "host",
     },
 }
-"""Replacement of each argument of Rec SDK, by the function that does not take it."""
+"""For each function, replacements of the arguments of Rec SDK that the function does not have."""
 
 
 def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> None:
@@ -129,10 +129,10 @@ def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> 
     Args:
         function: name of the function.
         given: the illegal arguments by name.
-        taken: text about the legal arguments, for the message.
+        taken: text about the legal arguments, for the error message.
 
     Raises:
-        TypeError: `given` is not empty. For an argument of Rec SDK, the message names the
+        TypeError: `given` is not empty. For an argument of Rec SDK, the error message names the
             replacement.
 
     Example:

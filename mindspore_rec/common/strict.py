@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SettingsError(ValueError):
-    """Error of a value in a YAML file. The message begins with the path of the value's key."""
+    """Error of a value in a YAML file. The error's text begins with the path of the value's key."""
 
 
 def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
@@ -29,8 +29,8 @@ def from_mapping(kind: type[T], values: Any, path: str = "") -> T:
 
     Args:
         kind: the dataclass.
-        values: values of the fields, as YAML parses them; a field with a default may be left out.
-        path: path of the mapping in the file, for messages. Default: the whole file.
+        values: values of the fields, as YAML parses them; a field with a default may be missing.
+        path: path of the mapping in the file, for error messages. Default: the whole file.
 
     Raises:
         SettingsError: a key is unknown or missing, or a value is illegal.

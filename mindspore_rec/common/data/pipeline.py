@@ -48,7 +48,7 @@ class Reading(NamedTuple):
         in_order: function that returns True if `fetch` of a part must be called in the order of the
             parts.
         size: function that returns the approximate number of rows of a part.
-        threads: number of threads that decode.
+        threads: number of threads that decode rows.
     """
 
     order: PassOrder
@@ -63,7 +63,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
     """Yield the rows of the items from item `first` on, without the first `skip` rows of this item.
 
     Threads read the rows of the next two windows ahead. Further windows are read ahead until the
-    windows ahead contain more parts than there are threads, or two million rows.
+    windows that wait have more parts than there are threads, or two million rows.
     """
     pool = ThreadPoolExecutor(reading.threads, "mindspore_rec-read")
     joining = ThreadPoolExecutor(reading.threads, "mindspore_rec-join")
@@ -105,7 +105,8 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
             if number is None:
                 return
             window = reading.order.windows[items[number].window]
-            # A task for each part of a window costs too much if parts are small.
+            # Give each task several parts of a window, because one task for each small part costs
+            # too much time.
             size = -(-len(window) // reading.threads)
             parts = [start(window[at : at + size]) for at in range(0, len(window), size)]
             rows = sum(map(reading.size, window))
@@ -126,7 +127,7 @@ def read_items(reading: Reading, items: Sequence[Item], first: int, skip: int) -
 def _in_order(
     chunks: Sequence[pa.RecordBatch], low: int, high: int, number: int, done: int
 ) -> Iterator[Slab]:
-    """Yield the rows `low` to `high` - 1 of all chunks together."""
+    """Yield the rows `low` to `high` - 1, counted over all chunks."""
     at = 0  # number of the chunk's first row
     for rows in chunks:
         begin, end = max(low - at, 0), min(high - at, rows.num_rows)
@@ -137,7 +138,7 @@ def _in_order(
 
 
 def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
-    """Return the rows of chunks in an order.
+    """Return the rows of chunks in the order of the row indices in `order`.
 
     Copy one column at a time, so that the column stays in the cache.
     """
@@ -156,8 +157,8 @@ def _gathered(chunks: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordB
 def cut(slabs: Iterator[Slab], size: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
     """Yield batches of `size` rows (the last may have fewer), and the place after each batch.
 
-    Returns: The rows of the batch; the number of the item in which the next batch begins, and how
-        many of this item's rows were used.
+    Returns: The rows of the batch, the number of the item in which the next batch begins, and the
+        number of this item's rows that were already used.
     """
     pieces: list[pa.RecordBatch] = []
     need, place = size, (0, 0)

@@ -30,7 +30,7 @@ class Place(NamedTuple):
             the pass.
         rows: number of the item's rows that were read.
         ended: True if the worker has read all of its items.
-        before: earlier divisions of the pass, among other numbers of workers.
+        before: divisions of the first parts of the pass among earlier numbers of workers.
     """
 
     number: int
@@ -67,8 +67,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         state: result of `Place.state`, or the results of all workers joined by `join_states`.
         worker: the worker that continues. If the number of workers has changed, the workers divide
             the remaining rows of the pass.
-        order: order of the rows, which must be the order in `state`.
-        data: digest of the data, which must be the digest in `state`.
+        order: order of the rows. `state` must have the same order.
+        data: digest of the data. `state` must have the same digest.
 
     Raises:
         TypeError: `state` is not a position.
@@ -80,8 +80,8 @@ def place_of(state: Any, worker: Worker, order: Any, data: str) -> Place:
         _check(each, order, data)
     count = states[0]["worker"][1]
     known = {}
-    # Workers that divide rows are at the same place; a worker that had no rows of the last batch
-    # may be further ahead.
+    # Workers that divide the rows of each batch are at the same place, but a worker that had no
+    # rows of the last batch may be further ahead.
     for each in sorted(states, key=_progress, reverse=True):
         known[each["worker"][0]] = each
     if any(each["worker"][1] != count for each in states):
@@ -122,7 +122,7 @@ def _check(state: Any, order: Any, data: str) -> None:
 
 
 def _in_pass(state: Mapping[str, Any], number: int) -> Place:
-    """Return a worker's position in the pass in which the slowest worker is."""
+    """Return a worker's position in the pass `number`, the pass that the slowest worker reads."""
     if state["pass"] < number:  # the end of a pass is the beginning of the next
         return Place(number)
     if state["pass"] > number:

@@ -38,7 +38,7 @@ def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.n
 
     Args:
         seed: seed of the hash.
-        salt: number of the purpose, such as a split.
+        salt: number that identifies the use of the hash, such as a split.
         file: number of the file in its source.
         place: place of the first row in the file.
         rows: how many rows.
@@ -57,7 +57,7 @@ def place_shares(seed: int, salt: int, file: int, place: int, rows: int) -> np.n
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """Return the finalizer of SplitMix64."""
+    """Mix the bits of 64-bit integers with the finalizer of SplitMix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propose crosses for a schema, from all rows of some values of its largest category."""
+"""Propose crosses for a schema, from rows that are chosen by the values of its largest category."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _KEPT_ROWS = 250_000
 def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
     """Return a proposed schema, extended by pairs of columns with useful statistics.
 
-    In a random sample of many rows, few pairs occur twice. So, for the column with the most values,
-    all rows of some values are read. The chosen values have at most 250,000 of the first two
-    million rows.
+    In a random sample of many rows, few pairs occur twice. Instead, choose some values of the
+    column with the most values, and read all rows with these values. The chosen values occur in at
+    most 250,000 of the first two million rows.
 
     Args:
         inferred: the proposal.
@@ -42,7 +42,7 @@ def propose_crosses(inferred: Inferred, rows: Rows) -> Inferred:
 
 
 def _rows_of_values(rows: Rows, column: Column) -> pa.Table:
-    """Return all rows of some values of a column, among the first rows."""
+    """Choose values of a column, and return the first rows that have a chosen value."""
     schema = Schema([column])
     kept: list[tuple[np.ndarray, pa.RecordBatch]] = []
     read, most = 0, np.uint64(2**64 - 1)  # the greatest hash of the values that are kept

@@ -40,25 +40,26 @@ def read(
 ) -> Rows:
     """Return the rows of files or of a data frame.
 
-    Files may be larger than memory, since rows are read when they are needed. Columns that are not
-    needed are not read.
+    Files may be larger than memory, because rows are read only when they are needed. Only the
+    needed columns are read.
 
     Args:
-        source: path of a file (Parquet, CSV, TSV, Arrow IPC, JSON lines; text may be compressed as
-            gz, zst, bz2 or lz4), a glob such as ``"logs/*.parquet"`` or ``"logs/**/*.csv.gz"``, a
-            folder, a URI such as ``"s3://bucket/logs"``, a list of them, or rows in memory: a data
-            frame of pandas or Polars, an Arrow table, or another object with
-            ``__arrow_c_stream__``; or an object of your own subclass of `FileRows`. If a path
-            contains folders such as ``day=3``, the rows get a column `day`.
+        source: files, or rows in memory. Name files by a path, a glob such as ``"logs/*.parquet"``
+            or ``"logs/**/*.csv.gz"``, a folder, a URI such as ``"s3://bucket/logs"``, or a list of
+            these. Files are Parquet, CSV, TSV, Arrow IPC or JSON lines, and text files may be
+            compressed as gz, zst, bz2 or lz4. Rows in memory are a data frame of pandas or Polars,
+            an Arrow table, or another object with ``__arrow_c_stream__``. To read files of another
+            format, pass an object of your own subclass of `FileRows`. If a path contains folders
+            such as ``day=3``, the rows get a column `day`.
         schema: the `Schema` of the columns. Only the columns of the schema are read, and their
-            values are checked. Rows to predict may lack label, weight, time and group. Default:
-            None, which means that all columns are read, without checks.
+            values are checked. Rows that are read for prediction may lack label, weight, time and
+            group. Default: None, which means that all columns are read, without checks.
         columns: names of the columns that are read. Default: None, which means the columns of the
             schema, or all columns.
         where: filter, as for `Rows.where`. Default: None.
         format: "parquet", "csv", "jsonl" or "ipc", or the settings of text files, a `CsvFormat` or
-            `JsonLinesFormat`. Rows in memory ignore `format` and `filesystem`. Default: None, which
-            means that the names of the files decide.
+            `JsonLinesFormat`. For rows in memory, `format` and `filesystem` are ignored. Default:
+            None, which means that the suffix of each file's name determines the format.
         filesystem: file system of `pyarrow.fs` or fsspec that contains the paths. Default: None,
             which means the file system of a URI, or local files for other paths.
         bad_rows: treatment of rows that cannot be read. Default: None, which means that the first

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows: what `read` returns; views of a source's rows, and the batches of a view."""
+"""Rows: the result of `read`, which may be filtered, split and divided into batches."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SAMPLE_PARTS = 16
 
 
 class Rows:
-    """Rows of a source, as `read` returns them. Rows are read only when they are needed.
+    """Rows of a source, from `read`. Rows are read only when they are needed.
 
     Methods such as `where` return a new `Rows` object, a view of the rows, and never change this
     object. Iteration yields record batches in the order of the files. `len()` is the number of
-    rows. To count the rows of text files, or of a filter, split or sample, `len()` reads the rows
-    once.
+    rows. If rows come from text files, or a filter, split or sample selects them, `len()` reads the
+    rows once to count them.
 
     Args:
         selection: columns and rows of the source.
@@ -66,7 +66,7 @@ class Rows:
 
     @property
     def source(self) -> str:
-        """Name of the source in messages."""
+        """Name of the source in error messages."""
         return self._selection.data.source
 
     @property
@@ -88,7 +88,7 @@ class Rows:
         """Return the number of rows; see `len`.
 
         No row is read if the files store their number of rows and no filter, split, sample or check
-        may leave out rows. The number is computed once.
+        may remove rows. The number of rows is computed once and then stored.
 
         Raises:
             ValueError: a row cannot be read.
@@ -99,7 +99,8 @@ class Rows:
             counted = self._selection
             parts = counted.parts()
             if not counted.drops_faults and all(each.part.rows is not None for each in parts):
-                # The count depends only on the columns of the filter.
+                # Do not read the columns of the batches, because only the columns of the filter
+                # affect the count.
                 counted = replace(counted, columns=tuple(counted.stored_names[:1]))
                 counted = counted if counted.sample else replace(counted, schema=None)
             self._count = sum(each.num_rows for each in _in_order(counted, self._threads))
@@ -197,12 +198,13 @@ class Rows:
         """Return parts of the rows in the order of their time: the first part has the oldest rows.
 
         Rows with equal times are in the same part, and rows without a time are in the first part.
-        The parts are filters on the time column, so a part does not read row groups whose times are
+        Each part is a filter on the time column. Reading a part skips row groups whose times are
         all in other parts.
 
         Args:
-            *shares: share of each part, in (0, 1); equal times may change the shares slightly. If
-                the shares add up to less than 1, one more part contains the rest.
+            *shares: share of each part, in (0, 1). Because rows with equal times stay together, the
+                parts may differ slightly from the shares. If the shares add up to less than 1, one
+                more part contains the rest.
             time: name of the time column. Default: None, which means the schema's time column.
 
         Raises:
@@ -249,10 +251,9 @@ class Rows:
         return pa.Table.from_batches(batches, schema)
 
     def sample(self, rows: int, seed: int = 0) -> pa.Table:
-        """Return at most `rows` rows, drawn at random from parts of all files, in the files' order.
+        """Draw up to `rows` rows at random from all files, and return them in the files' order.
 
-        To bound memory, the rows are drawn from about 16 row groups or blocks of text, if there are
-        more.
+        To bound memory, rows are drawn from at most about 16 row groups or blocks of text.
 
         Args:
             rows: number of rows; if there are no more than `rows` rows, all rows are returned.
@@ -294,11 +295,11 @@ class Rows:
     ) -> ArrowBatches:
         """Return batches of the rows for training; each iteration is a pass over the rows.
 
-        With `shuffle`, row groups are read in a random order, and rows are permuted within windows:
-        as many consecutive row groups as fit in `buffer_rows` rows, at least one. The order of pass
-        k depends only on the files, `buffer_rows`, `seed` and k. In text files, blocks of 4 MiB
-        replace row groups. The blocks of one compressed file stay in order, so its rows are only
-        permuted within the buffer.
+        With `shuffle`, row groups are read in a random order, and rows are permuted within windows.
+        A window is as many consecutive row groups as fit in `buffer_rows` rows, but at least one
+        row group. The order of pass k depends only on the files, `buffer_rows`, `seed` and k. In
+        text files, blocks of 4 MiB replace row groups. The blocks of one compressed file stay in
+        order, so its rows are only permuted within the buffer.
 
         Args:
             batch_size: rows of a batch, at least 1; the last batch of a pass may have fewer.
@@ -308,14 +309,14 @@ class Rows:
             seed: seed of the order, at least 0. Default: 0.
             threads: number of threads that decode rows ahead. Default: None, which means the number
                 of cores.
-            buffer_rows: approximate number of rows that are permuted together. At least three times
-                `buffer_rows` rows are in memory; with many threads, about two million further rows
-                are read ahead. Default: 262,144.
+            buffer_rows: approximate number of rows that are permuted together. Memory must have
+                space for at least 3 * `buffer_rows` rows. With many threads, about two million
+                further rows are read ahead. Default: 262,144.
             divide: "rows" or "windows". With "rows", the default, each worker reads all windows and
-                selects its rows of each batch. So any number of workers trains on the same batches
-                as one process. With "windows", each worker reads only its share of the windows;
-                without `shuffle`, each row group is a window. If there are few windows, each worker
-                reads its share of the rows of each window.
+                selects its rows of each batch. Therefore, any number of workers trains on the same
+                batches as one process. With "windows", each worker reads only its share of the
+                windows; without `shuffle`, each row group is a window. If there are few windows,
+                each worker reads its share of the rows of each window.
             order: an order that you define, which replaces `shuffle`, `seed` and `buffer_rows`; see
                 `Order`. Default: None.
 

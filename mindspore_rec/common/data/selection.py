@@ -91,7 +91,7 @@ class Selection:
 
     @property
     def keeps_all(self) -> bool:
-        """True if no filter, split or sample leaves out rows."""
+        """True if no filter, split or sample removes rows."""
         return self.where is None and not self.shares and self.sample is None
 
     def parts(self) -> list[FilePart]:
@@ -100,7 +100,7 @@ class Selection:
         return self.data.parts if self.where is None else self.data.matching(self.where)
 
     def reading(self, parts: Sequence[FilePart], order: PassOrder, threads: int) -> Reading:
-        """Return the settings with which `read_items` reads the parts in the order of a pass."""
+        """Return settings for `read_items`: the parts, and the order of a pass over the parts."""
         return Reading(
             order,
             lambda each: self.data.fetch(parts[each]),
@@ -117,7 +117,7 @@ class Selection:
 
     @property
     def drops_faults(self) -> bool:
-        """True if rows that do not fit the schema are left out instead of raising an error."""
+        """True if rows that do not fit the schema are skipped instead of raising an error."""
         return self.schema is not None and self.data.bad.settings.most_share > 0
 
     def known_count(self) -> int | None:
@@ -146,9 +146,9 @@ class Selection:
     def _mask_names(self) -> list[str]:
         names = [] if self.sample is None else self.labels
         if self.where is not None:
-            # An expression does not list its columns, so column names are searched in the
-            # expression's text. If a found name is not a column of the expression, reading the
-            # column only costs time.
+            # An expression does not list its columns, so search for column names in the
+            # expression's text. A name in the text that is not a column of the expression only
+            # causes an unneeded read.
             text = str(self.where)
             names += [each for each in self.data.schema.names if each in text]
         return names
@@ -232,7 +232,7 @@ class Selection:
 
 
 def plain_batches(table: pa.Table) -> list[pa.RecordBatch]:
-    """Return a table's chunks (at least one), decoded if few functions support the encoding."""
+    """Return a table's chunks (at least one), decoded from encodings that few functions support."""
     if not table.num_rows:
         arrays = [one_array(each) for each in table.columns]
         return [pa.RecordBatch.from_arrays(arrays, names=table.column_names)]

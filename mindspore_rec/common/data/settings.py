@@ -20,8 +20,8 @@ class CsvFormat:
     """Format of text files that `read` reads as CSV.
 
     Args:
-        separator: one character between values. Default: None, which means a tab in files
-            ``*.tsv``. In all other files, the default is the most frequent character in the header
+        separator: one character between values. Default: None, which means a tab for files
+            ``*.tsv``. For all other files, None means the most frequent character in the header
             among comma, semicolon, tab and bar.
         quote: character around values with separators; a quote in a value is written twice.
             Default: ``"``. An empty text turns quoting off.
@@ -29,9 +29,9 @@ class CsvFormat:
             first line of each file is its header.
         encoding: encoding of the text, such as ``"latin-1"``. Default: ``"utf-8"``.
         decimal: decimal point of numbers, one character. Default: ``"."``.
-        missing: texts that mean a missing value, in all columns. Default: in columns of numbers and
-            times, the empty text, ``NA``, ``NaN``, ``null`` and further texts that pyarrow treats
-            as missing; in columns of texts, only the empty text.
+        missing: texts that mean a missing value, in all columns. Default: in a text column, only
+            the empty text. In columns of numbers or times, the defaults are the empty text, ``NA``,
+            ``NaN``, ``null`` and further texts that pyarrow treats as missing.
         types: Arrow types by column name, such as ``{"zip": pa.string()}``. Default: the types are
             inferred from the first 4 MiB of the first file.
         newlines_in_values: True if a quoted value may contain line breaks. Default: False, which
@@ -107,8 +107,8 @@ class BadRows:
 
     Args:
         most_share: largest share of bad rows, in [0, 1]. Default: 0, which means that the first bad
-            row raises an error. The share is checked after every 100,000 rows, and at the end of a
-            pass.
+            row raises an error. The share of bad rows is checked after every 100,000 rows, and at
+            the end of a pass.
         keep: file to which bad rows are written, each as a JSON line with `file`, `where`,
             `reason` and `text`. `read` empties an existing file. Default: None, which means that
             bad rows are only counted.
@@ -132,16 +132,16 @@ class BadRows:
 class Sample:
     """Thinned rows: all rows with label 1, and a share of the rows with label 0.
 
-    Only `seed`, the number of a row's file and the row's place in the file decide if the row is in
-    the sample; batch size, order, threads and workers do not matter. A row without a label is in
-    the sample. The negatives in the sample get the weight ``1 / negatives``, so the expected
-    weighted mean of the labels is the mean of the whole file.
+    Whether a row is in the sample depends only on `seed`, the number of the row's file and the
+    row's place in the file. A row without a label is in the sample. The negatives in the sample get
+    the weight ``1 / negatives``, so the expected weighted mean of the labels in the sample equals
+    the mean of all labels.
 
     Args:
         negatives: share of the rows with label 0 that are in the sample, in (0, 1].
         seed: seed of the choice, at least 0. Default: 0.
         label: name of the label's column, which is 0 or 1. Default: None, which means the labels of
-            the schema; a row is negative if all its labels are negative.
+            the schema. With several labels, a row is negative if all its labels are negative.
         weight: name of the column with the weights. Default: None, which means the weight column of
             the schema, or ``"weight"`` if there is none. If the column is read, its values are
             multiplied by the weights of the thinned rows.

@@ -40,10 +40,10 @@ class DataFile:
     """One file of a source.
 
     Args:
-        name: name of the file in messages.
+        name: name of the file in error messages.
         path: path of the file in `filesystem`.
-        filesystem: where it is.
-        size: its bytes.
+        filesystem: the file system that contains the file.
+        size: size of the file in bytes.
         format: "parquet", "csv", "ipc" or "jsonl".
         codec: name of the file's compression. Default: None.
         partition: the hive partitions in the file's path: texts by name.
@@ -81,8 +81,8 @@ def find_files(source: Any, format: str | None, filesystem: Any) -> list[DataFil
 
     Args:
         source: a path, glob, folder or URI, or a sequence of them.
-        format: name of the format. Default: None, which means that the endings of the files' names
-            decide.
+        format: name of the format. Default: None, which means that the suffix of each file's name
+            determines the format.
         filesystem: file system of pyarrow or fsspec. Default: None, which means the file system of
             a URI, or local files for other paths.
 
@@ -153,7 +153,7 @@ def _files_of(text: str, format: str | None, filesystem: Any) -> list[DataFile]:
 
 
 def local_files(source: str) -> list[str]:
-    """Return the local files of a path, glob or folder, hidden files too; none for other URIs."""
+    """Return the local files of a path, glob or folder, with hidden files; [] for a remote URI."""
     if _URI.match(source) and not source.startswith("file://"):
         return []
     system, path, _ = _system_of(source, None)
@@ -174,7 +174,7 @@ def _matches(system: pafs.FileSystem, path: str) -> tuple[list[pafs.FileInfo], s
 
 
 def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
-    """Return the file system, the path in it, and the prefix of the path in messages."""
+    """Return the file system, the path in it, and the path's prefix in error messages."""
     if filesystem is not None:
         if isinstance(filesystem, pafs.FileSystem):
             return filesystem, _without_scheme(text), ""
@@ -188,8 +188,8 @@ def _system_of(text: str, filesystem: Any) -> tuple[pafs.FileSystem, str, str]:
     if not _URI.match(text):
         return pafs.LocalFileSystem(), os.path.expanduser(text).rstrip("/") or "/", ""
     head, mark, options = text.partition("?")
-    # A glob may also contain question marks, but only the options of a URI have the form
-    # name=value.
+    # A question mark may be part of a glob. Text after a question mark is a URI's options only if
+    # it has the form name=value.
     if not re.fullmatch(r"[\w]+=[^/]*", options):
         head, mark, options = text, "", ""
     wild = _WILD.search(head)
@@ -287,7 +287,7 @@ def _hive(path: str) -> dict[str, str | None]:
 
 
 def partition_types(files: Sequence[DataFile]) -> dict[str, pa.DataType]:
-    """Return the types of the partitions: int64 if all values are integers, string if not."""
+    """Return the types of the partitions: int64 if all values are integers, otherwise string."""
     types: dict[str, pa.DataType] = {}
     for name in files[0].partition if files else ():
         values = [each.partition[name] for each in files if each.partition[name] is not None]

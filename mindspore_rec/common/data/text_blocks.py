@@ -43,7 +43,7 @@ class TextBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks. To count the blocks, a file without random access is read once."""
+        """Number of blocks; a file without random access is read once to count its blocks."""
         if self._count is None:
             if self.sequential:
                 self._count = sum(1 for _ in self._stream())

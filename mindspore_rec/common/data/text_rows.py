@@ -29,9 +29,9 @@ class TextRows(FileRows):
     """Rows of one text file.
 
     Args:
-        name: name of the file in messages.
-        blocks: its blocks.
-        bad: counts bad rows.
+        name: name of the file in error messages.
+        blocks: blocks of the file.
+        bad: counter of bad rows.
     """
 
     header_lines = 0

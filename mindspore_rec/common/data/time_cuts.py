@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the times that split rows by share, in one pass over the time column and bounded memory."""
+"""Find the times that split rows by share, in bounded memory, in one pass over the times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ZONE = r":.*([Zz]|[+-]\d\d(:?\d\d)?)$"
 
 
 class TimeCounts:
-    """Count rows by time; if there are too many times, close times share a count.
+    """Count rows by time; if there are more than `most` times, neighbouring times are merged.
 
     Args:
         most: number of counts in memory.
@@ -40,7 +40,7 @@ class TimeCounts:
             self._merge(self._times >> 1, self._counts)
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """For each cumulative share, return a time before which about this share of the rows lies.
+        """Return a time for each cumulative share: about this share of the rows is before the time.
 
         Rows with equal times stay together.
         """
@@ -91,7 +91,7 @@ def as_numbers(times: pa.Array) -> np.ndarray:
 
 
 def as_scalar(number: int, kind: pa.DataType) -> pa.Scalar:
-    """Convert a number that `as_numbers` returned back to the column's type."""
+    """Convert a number from `as_numbers` back to the column's type."""
     if pa.types.is_floating(kind):
         return pa.scalar(float(number), kind)
     if pa.types.is_temporal(kind):
@@ -107,7 +107,7 @@ def time_filters(
     Args:
         times: the times of all rows, in arrays.
         expression: expression for the time of a row.
-        shares: the shares; they add up to 1.
+        shares: share of each part. The shares must add up to 1.
         name: name of the column.
 
     Raises:
@@ -141,7 +141,7 @@ def time_filters(
 
 
 def times_of(values: pa.Array, name: str, format: str | None) -> pa.Array:
-    """Return a time column as numbers or timestamps, as `time_expression` reads it.
+    """Parse a time column of text as timestamps; return a column of another type unchanged.
 
     Raises:
         ValueError: a text is not a time.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scrub: the common loop of scrubbers, which search for rows damaged by memory or disk faults.
 
-A round checks all rows once, a slice at a time, spread over a number of seconds. The interface
-`ScrubbedRows` divides the rows into slices and checks each slice. A trainer calls `step` after each
-training step; in a predictor, a thread calls `turn`.
+A round checks each row once. The slices of a round are distributed evenly over the round's planned
+duration. The interface `ScrubbedRows` divides the rows into slices and checks each slice. A trainer
+calls `step` after each training step; in a predictor, a thread calls `turn`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Slice(NamedTuple):
     """Slice of rows that a scrubber has checked.
 
     Attributes:
-        rows: number of checked rows; 0 if an error occurred and the next slice has the same rows.
+        rows: number of checked rows; 0 if reading failed and the next slice tries the same rows
+            again.
         last: True if this is the last slice of the round.
         error: reason why the rows could not be read. Default: None, which means that the rows were
             read.
@@ -48,7 +49,7 @@ class ScrubbedRows(Protocol):
 
     @property
     def active(self) -> bool:
-        """True if the present round has slices."""
+        """True if the current round has slices of rows to check."""
 
     def begin(self) -> int:
         """Begin a round; return the total number of rows in its slices."""
@@ -60,7 +61,8 @@ class ScrubbedRows(Protocol):
 class Scrub:
     """Loop of scrubbing rounds; scrubbing takes at most a quarter of the time.
 
-    A round takes longer than planned if a quarter of the planned time is not enough.
+    If scrubbing all rows takes more than a quarter of `seconds`, a round takes longer than
+    `seconds`.
 
     Args:
         rows: the rows.
@@ -82,11 +84,11 @@ class Scrub:
 
     @property
     def active(self) -> bool:
-        """True if the present round has rows to check."""
+        """True if the current round has rows to check."""
         return self._rows.active
 
     def begin(self) -> None:
-        """Begin a round anew."""
+        """Begin a new round."""
         self._began = time.monotonic()
         self._total = self._rows.begin()
         self._done = self._unread = 0
@@ -96,7 +98,8 @@ class Scrub:
         """Check the slices that are due for a check, for at most a quarter of the time between
         calls.
 
-        After a long gap, such as an idle stream, one call takes at most 2.5 seconds.
+        Even after a long time without calls, for example if a stream was idle, a call takes at most
+        2.5 seconds.
 
         Raises:
             Exception: `ScrubbedRows.look` raises an error because rows are damaged.
@@ -132,7 +135,7 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the time at which the next slice or the end of the round is due."""
+        """Return the planned time of the next slice, or of the round's end after the last slice."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 

@@ -39,9 +39,9 @@ class Outcome:
 
     Attributes:
         code: exit code of the first worker that failed, or 128 plus the number of the signal that
-            ended the worker. If mpirun reported no failed worker, the code is mpirun's exit code,
+            ended the worker. If mpirun reported no failed worker, `code` is mpirun's exit code,
             which is 0 if all workers succeeded. If the output could not be written, the code is 141
-            or 1 (`run`).
+            or 1 (see `run`).
         seconds: seconds from the job's start to its end.
         end: rank and exit code of the first worker that failed; None if mpirun reported no failed
             worker.
@@ -78,10 +78,10 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 
 
 def _unbuffered(stream: TextIO) -> Output:
-    """Return the unbuffered file below a stream's buffer.
+    """Return the unbuffered file to which a stream's buffer writes.
 
-    If a thread waited for a reader, it would hold the lock of the stream's buffer. Python cannot
-    exit while a thread holds the lock of a buffer.
+    A write to the buffer holds the buffer's lock. If the write waited for a reader of the output
+    forever, Python could not exit.
     """
     with contextlib.suppress(OSError):
         stream.flush()
@@ -100,8 +100,8 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     environment = worker_environment(job, cores, os.environ)
     command = mpirun_command(job, find_mpirun(), cores, environment)
     start = time.monotonic()
-    # mpirun runs in a new session. So Ctrl-C reaches only the launcher, which asks the workers to
-    # stop.
+    # mpirun runs in a new session, so that Ctrl-C reaches only the launcher, which asks the workers
+    # to stop.
     with subprocess.Popen(
         command,
         env=environment,
@@ -132,7 +132,7 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     if code and end is not None and end.code:
         code = end.code
     if stop.lost is not None:
-        # A program that writes to a pipe without a reader has the exit code 128 + SIGPIPE.
+        # Programs that write to a pipe without a reader exit with the code 128 + SIGPIPE.
         code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
     return Outcome(code, time.monotonic() - start, end, stop.requested)
 
@@ -156,8 +156,8 @@ def run(job: Job, restarts: int = 0) -> Outcome:
 
     Args:
         job: what to run.
-        restarts: how many times all workers are restarted if a worker fails. The script itself must
-            resume from its last checkpoint. Default: 0.
+        restarts: how many times all workers are restarted if a worker fails. The script must resume
+            from its last checkpoint. Default: 0.
 
     Raises:
         WorkerError: mpirun is missing, or the limit of file descriptors is too low.

@@ -31,7 +31,7 @@ class Job:
     Attributes:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
-        hosts: names of hosts, each with its number of workers. Empty: this host.
+        hosts: names of hosts, each with its number of workers; empty for this host only.
         threads_per_worker: number of threads of each worker. Default: a host's number of cores,
             divided by the host's number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
@@ -115,8 +115,8 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
     if job.hang_limit is not None:
         result[HANG_LIMIT] = f"{job.hang_limit:g}"
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # Unless two variables are set, mpirun refuses to run as root, the usual user in a
-        # container.
+        # mpirun refuses to run as root, the usual user in a container, unless two variables are
+        # set.
         result["OMPI_ALLOW_RUN_AS_ROOT"] = result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return result
 
@@ -128,7 +128,8 @@ def _placement(job: Job, cores: int) -> list[str]:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]
     else:
         where = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
-    # A waiting worker polls, so it must yield if another thread wants the core.
+    # A waiting worker polls, so it must yield its core to other threads if there are not enough
+    # cores.
     return [*where, *(["--mca", "mpi_yield_when_idle", "1"] if needed >= cores else [])]
 
 
@@ -161,7 +162,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
     """Parse `h1:2,h2:2`, and return for each host its number of workers.
 
-    A host without a number gets one worker.
+    If the text has no number for a host, the host gets one worker.
 
     Raises:
         ValueError: the text is malformed.

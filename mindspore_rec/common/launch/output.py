@@ -41,9 +41,9 @@ class End:
     """Outcome of the first worker that failed.
 
     Attributes:
-        rank: its rank.
+        rank: rank of the worker.
         code: the worker's exit code, or 128 plus the number of the signal that ended the worker.
-            The code is 0 if the worker ended normally while another worker still waited for this
+            If the code is 0, the worker ended normally, but another worker still waited for this
             worker.
     """
 
@@ -66,7 +66,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return the end of a worker that a message of mpirun reports; None without such a report.
+    """Return how a worker ended, from a message of mpirun; None if the message reports no end.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")
@@ -89,16 +89,15 @@ class Lines:
     A message of mpirun is a block between two lines of dashes. If a message reports the end of a
     worker, `end` is set. Other messages are copied.
 
-    After writing has failed, further lines are read and dropped. If nobody read the lines, the
-    workers would block in `print` forever.
+    After writing has failed, further lines are read and dropped. Otherwise, the workers would block
+    in `print` forever.
 
     Args:
         to: file to write to.
-        lost: function that is called if writing fails; its argument is the error. Default: the
-            error is raised.
+        lost: function that is called with the error if writing fails. Default: the error is raised.
 
     Attributes:
-        end: end of the first worker that failed; None until mpirun reports it.
+        end: how the first failed worker ended; None if mpirun has reported no failed worker.
     """
 
     def __init__(self, to: Output, lost: Callable[[OSError], None] | None = None) -> None:

@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the process that must be stopped. The process is mpirun, the leader of a session."""
+        """Set the process to stop: mpirun, which must be the leader of a session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -88,8 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # The id of an ended process is free for a new session only after the launcher has reaped
-        # the process.
+        # Until the launcher has reaped mpirun, no new session can get the id of mpirun's session.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy functions that compute metrics of whole arrays. The metric classes call the functions.
+"""NumPy functions that compute metrics of whole arrays, for use by the metric classes too.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 PROBABILITY_EPS = 1e-7
-"""Log loss reads a probability as at least this far from 0 and 1, about float32's resolution."""
+"""Least distance of a probability from 0 and 1 in log losses, about the resolution of float32."""
 
 
 class ReliabilityCurve(NamedTuple):
@@ -129,8 +129,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike, weight: npt.ArrayLike | None
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
-    The inputs are not checked. The time is O((P + N) log(P + N)). The function needs memory for
-    sorted copies of both inputs.
+    The inputs are not checked. The time is O((P + N) log(P + N)). `auc_of_classes` needs memory for
+    sorted copies of both arrays.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -139,8 +139,8 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     pairs = positive.size * negative.size
     if pairs == 0:
         return float("nan")
-    # Search for each score of the smaller class among the scores of the larger class: this needs
-    # the fewest searches.
+    # Search for the scores of the smaller class among the scores of the larger class, so that the
+    # number of searches is small.
     swapped = positive.size > negative.size
     few, many = (negative, positive) if swapped else (positive, negative)
     few, many = np.sort(few), np.sort(many)
@@ -193,10 +193,11 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
     """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
 
-    Only pairs in one bin are uncertain. The error per pair is at most one half. So the bound ``0.5
-    * sum_b(P_b * N_b) / (P * N)`` is half the share of pairs within one bin. The bound holds for
-    any scores. The bound is reached if every positive of a bin is above (or below) every negative
-    of the bin.
+    Only the order of a positive and a negative in the same bin is unknown, and each such pair adds
+    an error of at most one half. The bound ``0.5 * sum_b(P_b * N_b) / (P * N)`` is half the share
+    of pairs within one bin. The bound holds for any scores. The error equals the bound if every
+    positive of a bin is above every negative of the bin, or if every positive is below every
+    negative.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -264,8 +265,8 @@ def log_loss(
 ) -> float:
     """Compute the mean binary cross entropy in nats: ``-mean(y log p + (1 - y) log(1 - p))``.
 
-    Probabilities are clipped to ``[PROBABILITY_EPS, 1 - PROBABILITY_EPS]``, so one certain mistake
-    costs at most 16.1. Logits ``z`` are not clipped: ``max(z, 0) - z y + log(1 + exp(-|z|))``.
+    Probabilities are clipped to ``[PROBABILITY_EPS, 1 - PROBABILITY_EPS]``, so the loss of a row is
+    at most 16.1. Logits ``z`` are not clipped: ``max(z, 0) - z y + log(1 + exp(-|z|))``.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -431,7 +432,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return edges ``[bins + 1]`` from a number of bins, or check edges and return them.
+    """Return bin edges ``[bins + 1]``: of equally wide bins, or the checked edges in ``bins``.
 
     Raises:
         ValueError: the number is below 1, or the edges do not rise from 0 to 1.
@@ -458,7 +459,7 @@ def bin_sums(
     edges: npt.NDArray[np.float64],
     weight: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return sums ``[3, bins]`` of checked arrays by bin: rows, predicted rate, positives.
+    """Return for each bin the sums of rows, predicted rates and positives, ``[3, bins]``.
 
     With weights, each row counts with its weight.
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the arguments of metrics, and convert them to 1-D arrays.
 
-Pure NumPy. Every function has an argument ``name``, which its error messages contain.
+Pure NumPy. Each function has an argument ``name``: the name of the checked argument in error
+messages.
 """
 
 from __future__ import annotations

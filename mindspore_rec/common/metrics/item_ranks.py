@@ -29,8 +29,8 @@ def rank_targets(
     The score of an item is the product of the user's vector and the item's vector, plus the item's
     bias. Scores are computed in native code, in tiles of 64 users and 256 items on all threads, so
     no matrix of all users and items is stored. Each score is summed in float32 in the order of the
-    vectors' numbers. So ranks do not depend on the number of threads, the instruction set or the
-    other users in the call.
+    vectors' numbers. Therefore, ranks do not depend on the number of threads, the instruction set
+    or the other users in the call.
 
     Args:
         user: float32 ``[B, dim]``, a vector per row.
@@ -40,13 +40,13 @@ def rank_targets(
             not count other targets of the row.
         masked: pair ``(values, offsets)`` of items that are not counted, for instance the items
             that a user already has. A masked target is still ranked. Default: None.
-        bias: float32 ``[I]``, is added to the scores of the items. Default: None.
+        bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
-        float64 ``[B]``, or ``[N]`` for a pair with N values: 1, plus the number of counted items
-        with a higher score, plus half the number of counted items with the same score. If an item's
-        score overflows to NaN, the item counts as higher than the target. A target with a NaN score
-        is last.
+        The ranks, float64 ``[B]``, or ``[N]`` for a pair with N values. A rank is 1, plus the
+        number of counted items with a higher score, plus half the number of counted items with the
+        same score. If an item's score overflows to NaN, the item counts as higher than the target.
+        A target with a NaN score is last.
 
     Raises:
         TypeError: an item or an offset is not an integer.
@@ -82,15 +82,15 @@ def top_items(
         user: float32 ``[B, dim]``, a vector per row.
         item: float32 ``[I, dim]``, the vectors of all items.
         k: number of items per row, 1 to 2^31 - 1.
-        masked: pair ``(values, offsets)`` of items that are left out: in row b, the items
-            ``values[offsets[b]:offsets[b + 1]]``. Default: None.
-        bias: float32 ``[I]``, is added to the scores of the items. Default: None.
+        masked: pair ``(values, offsets)`` of items that the result must not have: in row b, the
+            items ``values[offsets[b]:offsets[b + 1]]``. Default: None.
+        bias: float32 ``[I]``, added to the scores of the items. Default: None.
 
     Returns:
         Items int64 ``[B, k]`` and their scores float32 ``[B, k]``, the highest score first. If
-        scores are equal, the item with the smaller number is first. An item whose score overflows
-        to NaN is left out. If a row has fewer than k items, the other places have the item -1 and
-        the score -infinity.
+        scores are equal, the item with the smaller number is first. The result has no items whose
+        score overflows to NaN. If a row has fewer than k items, the other places have the item -1
+        and the score -infinity.
 
     Raises:
         TypeError: ``k``, an item or an offset is not an integer.

@@ -2,11 +2,11 @@
 """NumPy functions that compute metrics of rankings from the ranks of the relevant items.
 
 A row is one ranking of items, for instance for one user. The row's *targets* are the items that are
-relevant. A target's rank is 1 plus the number of the row's other items above the target; other
-targets of the row are not counted. **Ties**: an item with the target's score counts one half. The
-result is the mid rank, the mean rank over all orders of the tied items. So a model that gives all
-items the same score ranks a target in the middle, not first. Ranks come from :func:`mid_ranks`,
-:func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
+relevant. A target's rank is 1 plus the number of items with a higher score in the row, without the
+row's other targets. **Ties**: an item with the target's score counts one half. The result is called
+the mid rank, because it is the mean of the target's ranks over all orders of the tied items. If a
+model gives all items the same score, a target's rank is in the middle, and not 1. Ranks come from
+:func:`mid_ranks`, :func:`relevant_ranks` or `mindspore_rec.metrics.rank_targets`.
 
 Ranks are ``[B]`` if each row has one target. If rows have several targets, ``rank`` ``[N]``
 contains the ranks row after row, and ``offsets`` is ``[B + 1]``: the ranks of row b are
@@ -16,10 +16,11 @@ i-th target is its rank + i - 1. A target is among the first k items if its plac
 Each of these metrics is the mean over the rows. The mean does not depend on the order of the rows,
 because the rows' values are rounded to multiples of 2^-52 and added as integers.
 
-The metrics of ranks (`recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank`, `average_precision`)
-raise ValueError if there are no rows, if a row has no target, if a rank is below 1 or NaN, and if
-``k`` is below 1 or above 2^31 - 1. Ranks that are not numbers, and a ``k`` that is not an int,
-raise TypeError. `ranking_values` raises the same errors, but accepts an array without rows.
+The metrics `recall`, `hit_rate`, `ndcg`, `mean_reciprocal_rank` and `average_precision` raise
+ValueError if there are no rows, or a row has no target. These metrics also raise ValueError if a
+rank is below 1 or NaN, or ``k`` is not in [1, 2^31 - 1]. Ranks that are not numbers, and a ``k``
+that is not an int, raise TypeError. `ranking_values` raises the same errors, but accepts an array
+without rows.
 """
 
 from __future__ import annotations
@@ -117,9 +118,10 @@ def ndcg(rank: npt.ArrayLike, k: int, offsets: npt.ArrayLike | None = None) -> f
     """Compute the mean normalized discounted cumulative gain of the first k items.
 
     A target at the place p gains ``1 / log2(p + 1)``, even for a mid rank between two whole
-    numbers. The sum of the gains is divided by the sum of the best ranking, whose first places are
-    ``min(targets, k)`` targets. Source: Järvelin & Kekäläinen 2002, Cumulated gain-based evaluation
-    of IR techniques (https://doi.org/10.1145/582415.582418), with gains of 0 and 1.
+    numbers. The sum of a row's gains is divided by the sum of gains of the best possible ranking,
+    in which targets have the first ``min(targets, k)`` places. Source: Järvelin & Kekäläinen 2002,
+    Cumulated gain-based evaluation of IR techniques (https://doi.org/10.1145/582415.582418), with
+    gains of 0 and 1.
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
@@ -143,8 +145,8 @@ def mean_reciprocal_rank(
 
     Args:
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: the value of a row without a target among the first k items is 0. Default: None, which
-            means all items.
+        k: a row's value is 0 if none of its first k items is a target. Default: None, which means
+            all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -186,7 +188,7 @@ def ranking_values(
     Args:
         metric: "recall", "hit_rate", "ndcg", "mean_reciprocal_rank" or "average_precision".
         rank: ``[B]`` or, with offsets, ``[N]``, ranks of targets.
-        k: only the first k items of a row count. None: all items.
+        k: only the first k items of a row count. None means all items.
         offsets: ``[B + 1]``, the positions in `rank` at which the rows begin and the last row ends.
             Default: None, which means that each row has one target.
 
@@ -251,7 +253,7 @@ def mid_ranks(score: npt.ArrayLike, target: npt.ArrayLike) -> npt.NDArray[np.flo
     """Compute the mid rank of one target in each row of scores.
 
     Args:
-        score: ``[B, I]``, finite numbers; a higher score is a better place.
+        score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
         target: ``[B]``, the index of the target in its row, an integer in ``[0, I)``.
 
     Returns:
@@ -286,7 +288,7 @@ def relevant_ranks(
     """Compute the mid ranks of the relevant items in each row of scores.
 
     Args:
-        score: ``[B, I]``, finite numbers; a higher score is a better place.
+        score: ``[B, I]``, finite numbers. Items with higher scores are ranked first.
         relevance: ``[B, I]``, 1 for the relevant items of a row and 0 for others.
 
     Returns:
@@ -418,7 +420,7 @@ ROW_METRICS: dict[str, RowMetric] = {
     "mean_reciprocal_rank": reciprocal_of_rows,
     "average_precision": precision_of_rows,
 }
-"""Functions that return the value of each row, by the names of the functions of the mean."""
+"""Functions that return the metric of each row, by the name of the metric."""
 
 
 def _within(places: Places, k: int | None) -> npt.NDArray[np.bool_]:
@@ -432,7 +434,7 @@ def _most_hits(places: Places, k: int | None) -> npt.NDArray[np.int64]:
 def _row_sums(places: Places, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the sum of each row's values, added in the order of the places."""
     row = np.repeat(np.arange(len(places.number)), places.number)
-    # Without rows, bincount returns integers.
+    # Convert to float64, because for empty arrays bincount returns integers.
     return np.bincount(row, values, len(places.number)).astype(np.float64)
 
 
@@ -452,7 +454,7 @@ def fixed_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def mean_of_sum(total: int, rows: int) -> float:
-    """Return the mean of rows from their :func:`fixed_sum`; NaN without rows."""
+    """Return a mean from a :func:`fixed_sum` and the number of rows; NaN if `rows` is 0."""
     return total / (rows << _BITS) if rows else float("nan")
 
 

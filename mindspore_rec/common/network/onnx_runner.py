@@ -32,14 +32,14 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    A call reads rows and dense parameters under a lock that concurrent calls share. After the rows
-    are read, the call releases the lock and computes. Dense parameters are inputs of the model. So
-    a delta can replace the parameters, and the model need not be compiled again.
+    A call reads rows and dense parameters under a lock that concurrent calls share. The outputs are
+    computed after the lock is released. Dense parameters are inputs of the model, so that a delta
+    can replace the parameters without compiling the model again.
 
     Args:
         network: the network.
-        tables: the network's tables by name, which `close` leaves open. Default: new tables without
-            rows.
+        tables: the network's tables by name, which `close` does not close. Default: new tables
+            without rows.
         threads: number of threads that compute one call. Default: 1.
         features: as `Runner.features`. Default: None.
 

@@ -24,7 +24,7 @@ class Lock(Protocol):
     """Lock of a network: shared by answers, exclusive for changes of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Hold the lock for an answer, during which the network does not change."""
+        """Hold the lock while an answer reads the network, so that the network does not change."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Lock the network for a change. During the change, no answer reads the network."""
@@ -53,7 +53,7 @@ class Runner(ABC):
     _owned: bool  # whether the tables were made for this object
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """Convert inputs to arrays, and check them if the network's inputs are known.
+        """Convert inputs to arrays, and check the arrays if the network's inputs are known.
 
         Raises:
             TypeError, ValueError: the inputs do not have the network's types and shapes, or a
@@ -94,15 +94,16 @@ class Runner(ABC):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
         """Read an answer's rows and parameters, and return a function that computes the answer.
 
-        The caller must hold the read lock during this call. The returned function needs no lock.
+        The caller must hold the read lock during the call of `start`, but need not hold it when
+        calling the returned function.
 
         Args:
-            arrays: of `arrays`.
+            arrays: result of the method `arrays`.
         """
 
     @abstractmethod
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the network's outputs; None if its inputs are not known."""
+        """Return specs of the network's outputs; None if the network's inputs are not known."""
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
@@ -121,7 +122,7 @@ class Runner(ABC):
         """
 
     def close(self) -> None:
-        """Free the tables if this object made them."""
+        """Free the tables, unless they belong to another object."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

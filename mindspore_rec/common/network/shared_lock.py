@@ -11,7 +11,7 @@ __all__ = ["SharedLock"]
 
 
 class SharedLock:
-    """Lock of many readers or one writer. A waiting writer goes before new readers.
+    """Lock of many readers or one writer. New readers wait until a waiting writer has finished.
 
     Example:
         >>> lock = SharedLock()

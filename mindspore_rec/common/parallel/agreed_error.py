@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise errors that all workers detect: at once on one worker, later on the other workers."""
+"""Raise errors that all workers detect, at once on one worker and later on the other workers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ GRACE = 10.0
 
 
 def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
-    """Raise an error that all workers detected: at once on one worker, later on the other workers.
+    """Raise an error that all workers detected: at once on one worker, later on all others.
 
     A worker that ends with an error ends the job, so the output shows only this worker's error. If
-    the program continues after the error, the other workers raise the error too, after `GRACE`
-    seconds.
+    the first worker catches the error and continues, the other workers raise the error after
+    `GRACE` seconds.
 
     Args:
         rank: index of this worker.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols of messages between workers: the parts of a `WorkerGroup` that most callers need."""
+"""Protocols for the methods of a `WorkerGroup` that send messages between workers."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds in which a program must end after an uncaught exception. Without a limit, threads that
-# wait for other workers would delay the end of this program and of the other workers.
+# Seconds in which a program must end after an uncaught exception. A limit is needed, because
+# threads that wait for other workers would delay the end of the program and of all other workers.
 _GRACE = 10.0
 
 

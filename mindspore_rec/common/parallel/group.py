@@ -38,9 +38,9 @@ class WorkerGroup:
     """The workers of this job. A process without a launcher is a job of one worker.
 
     Calls that exchange data are collective: all workers make the same calls in the same order, and
-    each worker waits for all workers. Only the main thread may call the group itself. Another
-    thread uses a separate channel (`channel`). A wait of more than `MINDSPORE_REC_HANG_LIMIT`
-    seconds (default: 300) ends the job.
+    each worker waits for all workers. Only the main thread may call methods that exchange data. All
+    other threads must exchange data through a separate channel (see the method `channel`). A wait
+    of more than `MINDSPORE_REC_HANG_LIMIT` seconds (default: 300) ends the job.
 
     Attributes:
         rank: index of this worker, 0 to `size` - 1.
@@ -48,7 +48,7 @@ class WorkerGroup:
         host: name of this worker's host.
         hosts: names of the hosts of all workers, by rank.
         local_rank: index of this worker among the workers of its host.
-        local_size: number of workers of this worker's host.
+        local_size: number of workers on this worker's host.
 
     Example:
         >>> group = worker_group()
@@ -82,7 +82,7 @@ class WorkerGroup:
         return self._gather(data)
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the values that all workers sent, by rank. `json` must accept each value."""
+        """Return the values that all workers sent, by rank. Values must be JSON-serializable."""
         self._require_main_thread("all_gather_json")
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
@@ -109,12 +109,12 @@ class WorkerGroup:
         """Check that a digest is the same on all workers.
 
         Args:
-            what: name of the digested object, for the message.
+            what: name of the digested object, for the error message.
             digest: any text, a checksum for example.
 
         Raises:
-            WorkerError: the digests differ. All workers raise this error, and its message names the
-                ranks that differ from the majority.
+            WorkerError: the digests differ. All workers raise a WorkerError, which names the ranks
+                that differ from the majority.
 
         Example:
             >>> worker_group().require_equal("configuration", "1f0a")
@@ -125,8 +125,8 @@ class WorkerGroup:
         """Check that several digests, by name, are the same on all workers.
 
         Raises:
-            WorkerError: digests differ. The message names the first digest that differs, and the
-                ranks that differ from the majority.
+            WorkerError: digests differ. The error message names the first digest that differs, and
+                the ranks that differ from the majority.
         """
         every = self.all_gather_json(digests)
         for what in [*digests, *(key for one in every for key in one)]:
@@ -138,13 +138,13 @@ class WorkerGroup:
         """Check by checksums that arrays are identical on all workers.
 
         Args:
-            what: name of the arrays for the message, such as "dense parameters".
-            names: a name for each array, for the message.
+            what: name of the arrays for the error message, such as "dense parameters".
+            names: a name for each array, for the error message.
             arrays: C-contiguous arrays.
 
         Raises:
-            WorkerError: arrays differ. The message names the first array that differs, and the
-                ranks that differ from worker 0.
+            WorkerError: arrays differ. The error message names the first array that differs, and
+                the ranks that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
         difference = self._control.find_difference(list(arrays))
@@ -164,8 +164,8 @@ class WorkerGroup:
         Args:
             step: the step number.
             samples: number of samples of each worker, by rank.
-            summed: True if losses are sums over samples instead of means. Gradients of sums are
-                added instead of averaged. Default: False.
+            summed: True if losses are sums over samples instead of means. If True, gradients are
+                added over workers instead of averaged. Default: False.
 
         Raises:
             ValueError: `samples` does not have one number per worker, or a number is below 0.
@@ -176,9 +176,9 @@ class WorkerGroup:
         """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
 
         The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
-        one thread only. `send`, `poll` and `receive` exchange single messages, and any thread may
-        call them. Tags of messages are 0 to 16383. On 'service', which also carries requests for
-        rows by key, tags are 0 to 8191.
+        one thread only. Any thread may call `send`, `poll` and `receive`, which exchange single
+        messages. Tags of messages are 0 to 16383. On the channel 'service', tags are 0 to 8191,
+        because it uses higher tags for requests for rows.
 
         Raises:
             ValueError: no channel has this name.
@@ -195,7 +195,7 @@ class WorkerGroup:
 
         Raises:
             RuntimeError: an operator that ran asynchronously has failed.
-            WorkerError: another worker waits for this worker in an exchange.
+            WorkerError: another worker waits for this worker in a call that exchanges data.
         """
         if self._over or not self._started:
             return
@@ -291,8 +291,8 @@ def worker_group() -> WorkerGroup:
     Without a launcher there is one worker, and MPI is not started.
 
     Raises:
-        WorkerError: this process was started by a launcher that is not Open MPI's, MPI is missing
-            or does not start, or the workers run different programs.
+        WorkerError: the launcher of this process does not belong to Open MPI, MPI is missing or
+            does not start, or the workers run different programs.
 
     Example:
         >>> worker_group().size

@@ -17,8 +17,8 @@ ALONE = "MINDSPORE_REC_LAUNCHER"
 # process id, so the child is not a worker.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
-# The launcher sends this signal instead of SIGTERM, because mpirun does not forward SIGTERM to
-# workers.
+# The launcher stops workers with SIGUSR2 instead of SIGTERM, because mpirun does not forward
+# SIGTERM to workers.
 STOP_SIGNAL = signal.SIGUSR2
 
 _HOW = "start it with `python -m mindspore_rec.launch -n N`, or with Open MPI's mpirun"
@@ -58,8 +58,8 @@ def launched(environment: Mapping[str, str], process: int) -> Launched | None:
         process: id of this process.
 
     Raises:
-        WorkerError: a launcher other than Open MPI's started several processes, and each would
-            train alone; or `MINDSPORE_REC_LAUNCHER` has a value other than 'none'.
+        WorkerError: a launcher that does not belong to Open MPI started several processes, each of
+            which would train alone, or `MINDSPORE_REC_LAUNCHER` has a value other than 'none'.
 
     Example:
         >>> launched({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 1)

@@ -36,7 +36,7 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Least limit, in seconds, of the time in which all workers must start.
+# All workers must start within a time limit of at least this number of seconds.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
@@ -107,7 +107,7 @@ def allow_files(needed: int, what: str) -> None:
 
     Args:
         needed: number of file descriptors.
-        what: purpose of the file descriptors, for the message.
+        what: purpose of the file descriptors, for the error message.
 
     Raises:
         WorkerError: the hard limit is below `needed`.
@@ -124,7 +124,7 @@ def allow_files(needed: int, what: str) -> None:
 
 
 def _check_shared_memory(local_size: int) -> None:
-    """Check that shared memory has room for the Open MPI segments of this host's workers."""
+    """Check that shared memory has space for the Open MPI segments of this host's workers."""
     if local_size < 2 or not _SHARED_MEMORY.exists():
         return
     if "sm" not in _transports():
@@ -187,9 +187,10 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return this worker's number of threads; None if its cores already limit the threads.
+    """Return the number of threads that the launcher set; None if no limit is needed.
 
-    If the launcher has bound the worker to cores, the process can use only these cores.
+    No limit is needed if the launcher set no number, or the worker cannot use more cores than the
+    number.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bfloat16 numbers in NumPy: uint16 arrays whose elements are upper halves of float32 numbers.
 
-With `ml_dtypes`, `bits.view(ml_dtypes.bfloat16)` is the bfloat16 array. The view needs no copy.
+With `ml_dtypes`, `bits.view(ml_dtypes.bfloat16)` is the bfloat16 array, without a copy.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Methods that read and write rows by key; each call first waits for running operators.
 
-    Returned keys are int64 arrays, and values are float32 arrays. These methods do not count
-    occurrences for admission, and do not train rows.
+    Returned keys are int64 arrays, and values are float32 arrays. Reading and writing by key does
+    not count occurrences for admission, and does not train rows.
     """
 
     @property
@@ -38,7 +38,7 @@ class HostRows(NativeAccess):
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return the values that an evaluation lookup returns; the table does not change.
+        """Look up values as in evaluation, without changing the table.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -85,14 +85,15 @@ class HostRows(NativeAccess):
         return self._synchronised().erase(keys)
 
     def clear_rows(self) -> None:
-        """Remove all rows and counters; the settings and the optimizer stay."""
+        """Remove all rows and counters, but keep the settings and the optimizer."""
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
         """From now on, store rows with 8 or 4 bits per number, for serving.
 
         Rows that are written or imported later are quantised with the arithmetic of
-        `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.
+        `parameter.quantise`. A quantised table has no optimizer, and lookups of keys without a row
+        insert no rows.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
@@ -117,7 +118,7 @@ class HostRows(NativeAccess):
     def add_tiers(
         self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
     ) -> None:
-        """From now on, keep the rows that exceed a limit in tiers below host memory, for serving.
+        """Add tiers below host memory to a served table, for rows that exceed a limit.
 
         Args:
             config: the tiers.
@@ -157,8 +158,8 @@ class HostRows(NativeAccess):
         """Pass all rows to a function, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form that `export_rows` returns. The
-                function must not use the table.
+            take: function that is called with arrays in the form that `export_rows` returns. `take`
+                must not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
@@ -190,8 +191,8 @@ class HostRows(NativeAccess):
     def digest(self, parts: int = 1) -> TableDigest:
         """Read all rows, in memory and in tiers, and return their digest.
 
-        Rows whose eviction is due are evicted first. If the table is distributed over several
-        workers, the digest is computed from this worker's rows.
+        Before the rows are read, rows whose eviction is due are evicted. If the table is
+        distributed over several workers, the digest is computed from this worker's rows.
 
         Args:
             parts: number of parts of the digest, 1 to 65,536. Default: 1.
@@ -225,17 +226,18 @@ class HostRows(NativeAccess):
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Return the keys of rows whose values in memory have changed without a write.
+        """Return the keys of rows whose values are damaged in memory.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. If a row has not been trained or written since the last delta, the row must still
-        have the stored digest. Trained or written rows cannot be checked before the next delta.
+        delta. A row that has not been trained or written since the last delta is damaged if its
+        digest differs from the stored digest. Trained or written rows cannot be checked before the
+        next delta.
 
         Args:
             part: index of the part of the rows to check, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536. With more parts, each call takes less time. A check
-                of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which means
-                all rows.
+            parts: number of parts, 1 to 65,536. A call checks only the rows of the part `part`. A
+                check of a million rows of 16 floats takes about 20 ms of one CPU. Default: 1, which
+                means all rows.
 
         Returns:
             int64 `[n]`.
@@ -257,9 +259,9 @@ class HostRows(NativeAccess):
         return self._synchronised().damaged_rows(part, parts)
 
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
-        """Check further rows on Redis and SSDs; a round of calls checks each row once.
+        """Check the next rows on Redis and SSDs; each row is checked once per round.
 
-        Each record is read and compared with its checksum. A round includes records that training
+        Each record is read and compared with its checksum. The check includes records that training
         has not read for a long time, and older copies of rows that are also in host memory.
 
         Args:
@@ -270,9 +272,10 @@ class HostRows(NativeAccess):
             Number of checked rows, and True if the round has ended.
 
         Raises:
-            RuntimeError: a row is damaged (`_native.RowDamagedError`). The message names the tier
-                and the key, and the next call begins a new round. The error also occurs if a tier
-                cannot be read; the next call then tries the same rows again.
+            RuntimeError: a row is damaged (`_native.RowDamagedError`). The error message names the
+                tier and the key, and the next call begins a new round. A RuntimeError is also
+                raised if a tier cannot be read. After a failed read, the next call tries the same
+                rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:
@@ -300,15 +303,15 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, its numbers in the rows are set to initial values.
+        If an argument is None, the corresponding numbers of the rows are set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
                 of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
 
         Raises:
-            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule.
-                The table does not change.
+            ValueError: shapes do not fit, or `states` belongs to an optimizer with another rule. If
+                ValueError is raised, the table is unchanged.
         """
         native = self._synchronised()
         if codes is not None:

@@ -17,8 +17,8 @@ class NativeAccess:
     def _synchronised(self) -> _native.Table:
         """Wait for all pending operations of the table, and return the native table.
 
-        A call may take as long as a step. MindSpore's PyNative mode runs operators asynchronously,
-        and rows that changed on a device must be copied to the host.
+        `_synchronised` may take as long as a training step, because MindSpore's PyNative mode runs
+        operators asynchronously, and rows that changed on a device must be copied to the host.
 
         Raises:
             RuntimeError: a newer table has the same name.

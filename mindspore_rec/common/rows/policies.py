@@ -21,7 +21,7 @@ TRIGGERS = ("step", "callback")
 
 
 def _limit(argument: str, value: int | None, low: int) -> int:
-    """Return a limit for the native core; -1 means off."""
+    """Return a limit for the native core; -1 means no limit."""
     if value is None:
         return -1
     value = check_int(argument, value, -1, NEVER)
@@ -37,17 +37,17 @@ class CountAdmission:
     The count is exact: the number of occurrences in training, times the lookup's
     `faae_coefficient`. If a key is admitted, all its occurrences in the batch are admitted. For a
     key that is not admitted yet, lookups return the table's `unknown_value`, and no row is trained.
-    A second epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first
-    epoch.
+    If training runs several epochs, each epoch adds to the counts. `CountFirstEpoch` restricts
+    counting to the first epoch.
 
     Args:
         threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
             key is admitted at once. With a threshold of 0, counts are frozen and no new key is
             admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
-            counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
-            counter with the least count is dropped. Among equal counts, the oldest counter is
-            dropped. Default: no maximum.
+            counter takes 20 to 35 bytes. If there are `max_candidates` counters, a new counter
+            replaces the counter with the least count among a few counters. If several counters have
+            the least count, the oldest counter is replaced. Default: no maximum.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -84,25 +84,26 @@ class CountAdmission:
 class SketchAdmission:
     """Policy that admits a key by an approximate count, which needs less memory than exact counts.
 
-    The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
-    threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved after every `max_idle_steps` steps; without this
-    limit, after every `max_idle_seconds` seconds of event time. With a threshold of 2, a key that
-    was seen only once should not be admitted. The sketch admits 16 % of the keys seen once at 1
-    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
-    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
+    The sketch is a counting Bloom filter of a fixed size with four counters per key. The number of
+    bits of a counter depends on `max_threshold`. Different keys may share counters, so a key may be
+    admitted early. If eviction by age is on, all counts are halved after every `max_idle_steps`
+    steps. If `max_idle_steps` is off, all counts are halved after every `max_idle_seconds` seconds
+    of event time. With a threshold of 2, a sketch wrongly admits some keys that occurred only once.
+    The share of wrongly admitted keys is 16 % at 1 byte of sketch per counted key, 5 % at 2 bytes,
+    0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact counter costs
+    about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
         max_threshold: the highest threshold that may be set later, 1 to 65535 and at least
-            `threshold`. A counter has 4 bits up to a `max_threshold` of 15, 8 bits up to 255, and
-            16 bits above. Default: `threshold`.
+            `threshold`. A counter has 4 bits if `max_threshold` is at most 15, 8 bits if it is at
+            most 255, and otherwise 16 bits. Default: `threshold`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
-    The policy follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
+    `SketchAdmission` follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
 
     Example:
         >>> SketchAdmission(3).sketch_bytes
@@ -141,9 +142,9 @@ class ProbabilityAdmission:
     """Policy that admits a key with a fixed probability at each occurrence in training.
 
     If a key without a row occurs n times in a batch, the key is admitted with probability
-    1 - (1 - probability) ** n. The policy needs no counters. The decision is a function of (seed,
-    table name, key, step, n). So the decision is the same for the whole batch and in a repeated
-    run.
+    1 - (1 - probability) ** n. The policy keeps no counters. The decision to admit a key is a
+    function of (seed, table name, key, step, n). The decision is the same for all occurrences in a
+    batch, and in a repeated run.
 
     Args:
         probability: probability that one occurrence admits the key, above 0, at most 1.
@@ -151,7 +152,8 @@ class ProbabilityAdmission:
     Raises:
         TypeError, ValueError: `probability` is not a number, or is out of range.
 
-    The policy follows the "probability filter" of large-scale systems (Monolith; FBGEMM).
+    `ProbabilityAdmission` follows the "probability filter" of large-scale systems (Monolith;
+    FBGEMM).
 
     Example:
         >>> ProbabilityAdmission(0.1).probability
@@ -197,30 +199,31 @@ class Eviction:
     """Rules by which rows are evicted with their optimizer state and count. Rules may be combined.
 
     If rows are evicted by age, a row is hidden from all lookups as soon as its age reaches the
-    limit. A sweep that visits a slice of the table in each step frees the memory. Eviction by
-    capacity runs at the end of a step after which the table has too many rows. The order of
-    eviction is approximate, because victims are chosen from a sample of eight rows for each row to
-    evict. The next incremental export contains every eviction.
+    limit. The row's memory is freed later, by a sweep that visits a slice of the table in each
+    step. If the table has too many rows at the end of a step, rows are evicted by capacity. The
+    order of eviction is approximate, because victims are chosen from a sample of eight rows for
+    each row to evict. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps without a training lookup after which a row is
             evicted, at least 1. With a limit of 1, a row must be looked up in every step to stay in
-            the table. A row written between two steps counts as looked up in the next step.
+            the table. If a row is written between two steps, its age is measured from the next
+            step.
             Default: off (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time without a training lookup after which a row is
             evicted, at least 1. A row's age is the watermark (greatest event time of the batches so
-            far) minus the watermark when the row was last looked up. The rule needs event times
-            from `table.set_event_time` or a timestamp column.
+            far) minus the watermark when the row was last looked up. `max_idle_seconds` needs event
+            times from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
         order: order of eviction if a table has too many rows. With 'lru', the least recently used
             rows are evicted first. With 'lfu', the least frequently used rows are evicted first.
-            With 'lfu_decay', the least frequently used rows are evicted first, but the count of an
-            occurrence halves every `half_life_steps` steps. With 'score', the rows with the lowest
-            score from `table.set_scores` (default: 0) are evicted first. Among equal rows, the
-            least recently used row is evicted first. Default: 'lru'.
-        half_life_steps: number of steps, above 0, after which the count of an occurrence halves.
-            The argument is required with 'lfu_decay', and illegal with all other orders.
+            With 'lfu_decay', the least frequently used rows are evicted first, but each occurrence
+            counts half as much after every `half_life_steps` steps. With 'score', the rows with the
+            lowest score from `table.set_scores` (default: 0) are evicted first. Among rows with
+            equal frequency or score, the least recently used row is evicted first. Default: 'lru'.
+        half_life_steps: number of steps, above 0, after which an occurrence counts half as much.
+            `half_life_steps` is required with 'lfu_decay', and illegal with all other orders.
         min_norm: minimum L2 norm of a row's value, above 0. If a row's norm is smaller, the sweep
             evicts the row after at most 256 steps. Rows with initial values may be evicted too. To
             keep rows with initial values, choose a limit below the norm of these values, or the
@@ -328,7 +331,7 @@ def check_eviction(value: Any) -> Eviction | None:
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:
-    """Return one number or `dim` numbers as a list of floats; None for None.
+    """Return an unknown value as a list of one or `dim` floats; None if `value` is None.
 
     Raises:
         TypeError, ValueError: `value` has another type or length, or is not finite.

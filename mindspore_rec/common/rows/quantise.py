@@ -44,15 +44,15 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return scale, offset and codes of rows.
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
-    for which `offset + scale * greatest code` is at least the row's greatest number. So the error
-    of each number is at most half the scale. If all numbers of a row are equal, all its codes are
-    the least code for which a float16 scale is large enough. The scale of a row of equal numbers is
-    the float16 with which `offset + scale * code` is nearest to the number. For a row of equal
-    numbers up to 65504, the error is at most a millionth of the number or 3e-8, whichever is
-    greater. For a row of equal numbers above 65504, the error is at most 1/2048 of the number.
-    Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest possible
-    number. If a row has an infinity or a NaN, all numbers in the row become NaN. The scale and the
-    offset of a row of NaN are NaN, and its codes are 0.
+    for which `offset + scale * greatest code` is at least the row's greatest number. Therefore, the
+    error of each number is at most half the scale. If all numbers of a row are equal, all codes of
+    the row are equal: the least code for which a float16 scale is large enough. The scale of a row
+    of equal numbers is the float16 for which `offset + scale * code` is nearest to the row's
+    number. For a row of equal numbers up to 65504, the error is at most a millionth of the number
+    or 3e-8, whichever is greater. For a row of equal numbers above 65504, the error is at most
+    1/2048 of the number. Numbers below -65504 or above 65504 * (2^bits - 1) do not fit, and become
+    the nearest possible number. If a row has an infinity or a NaN, all numbers in the row become
+    NaN. In a row of NaN, the scale and the offset are NaN, and all codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -131,8 +131,8 @@ def dequantise(
     if bits == 4:
         both = np.stack([codes & 15, codes >> 4], axis=2)
         codes = both.reshape(len(codes), 2 * width)[:, :dim]
-    # The product of a scale (11 bits) and a code (8 bits) is exact. So only the sum is rounded, as
-    # in a fused operation.
+    # The product of a scale (11 bits) and a code (8 bits) is exact in float32, so only the sum is
+    # rounded.
     scaled = codes.astype(np.float32) * scale.astype(np.float32)[:, None]
     return np.asarray(scaled + offset.astype(np.float32)[:, None])
 
@@ -173,7 +173,7 @@ def _check_bits(bits: int) -> None:
 
 
 def _half_down(numbers: np.ndarray) -> np.ndarray:
-    """Return, for each number, the greatest float16 that is not above it, from -65504 to 65504."""
+    """Clip numbers to [-65504, 65504], and round down to float16."""
     near = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.float32).astype(np.float16)
     above = (near.astype(np.float64) > numbers) & (near > -_LARGEST)
     near[above] = np.nextafter(near[above], np.float16(-np.inf))
@@ -181,7 +181,7 @@ def _half_down(numbers: np.ndarray) -> np.ndarray:
 
 
 def _half_up(numbers: np.ndarray) -> np.ndarray:
-    """Return the least float16 that is not below each number, from 0 to 65504."""
+    """Clip numbers to [0, 65504], and round up to float16."""
     near = np.clip(numbers, 0, _LARGEST).astype(np.float32).astype(np.float16)
     below = (near.astype(np.float64) < numbers) & (near < _LARGEST)
     near[below] = np.nextafter(near[below], np.float16(np.inf))

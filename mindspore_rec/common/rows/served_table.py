@@ -17,8 +17,8 @@ __all__ = ["ServedTable"]
 class ServedTable(HostTable):
     """Native table of a predictor: rows without optimizer state and without counters.
 
-    If two tables of a scope (`own_scope`) have the same name, the newer table is used, as for
-    `TableParameter` objects.
+    If two tables of a scope (`own_scope`) have the same name, the newer table is used. The same
+    rule applies to `TableParameter` objects.
 
     Args:
         arguments: the arguments of `_native.Table`, from `TableConfig.native_arguments`.
@@ -26,7 +26,7 @@ class ServedTable(HostTable):
 
     Attributes:
         dim: number of floats in a row.
-        key_dtype: as given.
+        key_dtype: the argument `key_dtype`.
         drops_old_rows: True if the table evicts rows by age.
 
     Example:
@@ -56,7 +56,7 @@ class ServedTable(HostTable):
         return self._table
 
     def stats(self) -> dict[str, Any]:
-        """Return the same counts of rows, bytes and operations as `TableParameter.stats`."""
+        """Return the counts of rows, bytes and operations, as `TableParameter.stats` does."""
         return self._table.stats()
 
     def close(self) -> None:

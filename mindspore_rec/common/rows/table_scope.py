@@ -23,7 +23,8 @@ def current_scope() -> int:
 def next_number(kind: str) -> int:
     """Return the index, from 0, of the next unnamed table of a kind in the current scope.
 
-    So a program's first network has the same table names as the same network in a new scope.
+    Each scope counts from 0, so the first network in a scope has the same table names in every
+    scope.
     """
     counts: dict[str, itertools.count[int]] = getattr(_here, "counts", _counts)
     return next(counts.setdefault(kind, itertools.count()))
@@ -34,9 +35,9 @@ def own_scope() -> Iterator[None]:
     """While the block runs, put the tables that this thread makes into a new scope.
 
     If two tables of one scope have the same name, the newer table is used. Tables of different
-    scopes do not conflict. So two versions of a model, or a training and a serving network, may
-    have tables of the same names side by side. A table's name in files, the initial values and the
-    digests are equal in all scopes.
+    scopes do not conflict. With scopes, a process may have several networks with tables of the same
+    names, for example two versions of a model, or a training network and a serving network. The
+    scope does not affect a table's name in files, its initial values and its digests.
 
     Example:
         >>> with own_scope():

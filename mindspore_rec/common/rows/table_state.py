@@ -87,11 +87,11 @@ class TableState(NativeAccess):
         """Set the event time of the next batch, before the lookups of the batch.
 
         The table's watermark is the greatest event time so far. Late events never decrease the
-        watermark. Rows that a late batch looks up count as seen at the watermark.
+        watermark. If a late batch looks up a row, the row's age is measured from the watermark.
 
         Args:
-            seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
-                value is used; an empty array or Tensor changes nothing.
+            seconds: whole seconds since 1970, 1 to 2**32 - 1. If `seconds` is an array or Tensor,
+                its greatest value is used. An empty array or Tensor changes nothing.
 
         Raises:
             TypeError, ValueError: `seconds` is not a whole number, or is out of range.
@@ -111,13 +111,15 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        Rows that were written before any event time count as seen at the first event time.
+        If a row was written before any event time was set, its age is measured from the first event
+        time.
         """
         return self._synchronised().first_time
 
     @property
     def horizon(self) -> tuple[int, int]:
-        """Step and event time at which the ages of rows are measured if a trigger evicts rows."""
+        """Step and event time at which rows' ages are measured if `Eviction.trigger` is
+        'callback'."""
         return self._synchronised().horizon
 
     def set_clock(self, step: int, event_time: int) -> None:

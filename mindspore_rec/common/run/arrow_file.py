@@ -3,8 +3,8 @@
 
 Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
 memory. A file with compressed buffers is refused, because it could decode to any size. The
-flatbuffers of the footer and the batches declare the compression. The package pyarrow does not
-expose the flatbuffers, so this module reads the few fields that it needs.
+flatbuffers of the footer and of the batches state whether buffers are compressed. The package
+pyarrow does not expose the flatbuffers, so this module reads the few fields that it needs.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, File.fbs, Message.fbs; for the encoding,
 https://flatbuffers.dev/internals.

@@ -3,8 +3,8 @@
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
-The number in a directory's name is the step. Loading a full checkpoint, or applying a delta of the
-same step, leads to the same state.
+The number in a directory's name is the step of the checkpoint. Loading a full checkpoint, or
+applying a delta of the same step, leads to the same state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Entry:
         kind: 'full' or 'delta'.
         step: number of training steps since the run began.
         run: id of the run.
-        state: id of the state that the checkpoint leads to.
+        state: id of the state after the checkpoint is loaded or applied.
         parent: id of the state from which a delta starts; None for a full checkpoint.
         manifest: the whole manifest.
     """
@@ -166,7 +166,7 @@ def verify(entry: Entry, names: Container[str] | None = None) -> None:
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing or damaged. The message names the file.
+        CheckpointError: a file is missing or damaged. The error message names the file.
     """
     check_files(entry.path, entry.manifest, names)
     check_contents(entry.path, entry.manifest, names)
@@ -190,8 +190,8 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Args:
         path: a full checkpoint, or the directory of a run.
-        step: step of the state of a run; ignored for a full checkpoint. Default: None, which means
-            the newest state.
+        step: step of the state, if `path` is the directory of a run. Ignored if `path` is a full
+            checkpoint. Default: None, which means the newest state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.

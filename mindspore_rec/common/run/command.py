@@ -208,10 +208,10 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True if digests are compared: for every full checkpoint and the last checkpoint.
+    """Return True if checkpoint `i` is a full checkpoint or the last, so that digests are compared.
 
-    A comparison reads all rows of the state. If a full checkpoint was merged from deltas, its
-    digests also cover these deltas.
+    A comparison of digests reads all rows of the state. If a full checkpoint was merged from
+    deltas, its digests also cover these deltas.
     """
     return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 

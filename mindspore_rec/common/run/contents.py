@@ -38,7 +38,7 @@ def check_contents(
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: the contents of a file are wrong. The message names the file.
+        CheckpointError: the contents of a file are wrong. The error message names the file.
     """
     wanted = manifest["files"] if names is None else names
     for table in manifest["tables"].values():

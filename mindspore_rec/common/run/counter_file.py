@@ -73,7 +73,7 @@ def write_counters(counters: Counters, path: Path) -> str | None:
 
 
 def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
-    """Check a file of counters against its table's admission, which `admission_of` returned.
+    """Check that a file of counters fits a table whose `admission_of` is `admission`.
 
     Raises:
         CheckpointError: the file is damaged, contains counters of another kind, or contains a

@@ -4,8 +4,9 @@
 In a manifest, each part of a table may have a `digest`: the digest of the part's rows after the
 checkpoint is applied (`common/digests/digest.py`). The digest of a full checkpoint is computed
 while rows are exported from the table or merged. Exported rows are digested before they are sorted
-and written. The trainer computes the digest of a delta while rows change; a delta may have no
-digest. A state that is merged from files must have the digest of the state in the trainer's memory.
+and written. The trainer computes the digest for a delta while rows change, but a delta may also
+have no digest. If a state is merged from files, its digest must equal the digest of the state in
+the trainer's memory.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def digest_numbers(table: dict[str, Any]) -> str:
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield parts of rows, and add the digests of each part to a sum."""
+    """Yield parts of rows unchanged, and add the digests of their rows to the sum `to`."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part
@@ -96,7 +97,7 @@ def check_digests(chain: Sequence[Entry]) -> None:
     """Compare the digests in a chain's last manifest with digests computed from the files.
 
     Raises:
-        CheckpointError: the digests of a table differ; the message names the table and both
+        CheckpointError: the digests of a table differ. The error message names the table and both
             digests.
     """
     entry = chain[-1]
@@ -117,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the rows with their values converted to the type `numbers` of a table."""
+    """Return the values of rows as `numbers`: 'float32', 'int8' or 'int4'."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

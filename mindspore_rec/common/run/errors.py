@@ -29,7 +29,8 @@ _DAMAGE = (
 class CheckpointError(ValueError):
     """Error of a checkpoint with a file that is damaged or forged, or does not fit the other files.
 
-    The message names the file and the damage. Nothing has been changed.
+    The error's text names the file and the damage. A CheckpointError is raised before anything is
+    changed.
     """
 
 

@@ -21,8 +21,8 @@ class KeySort:
     files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files. The directory is made when needed, and `close` removes
-            it.
+        directory: directory of the files. `KeySort` makes the directory when it needs files, and
+            `close` removes the directory.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.
         part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.
@@ -72,7 +72,7 @@ class KeySort:
                     file.write(mine.tobytes())
 
     def sorted_parts(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, a part at a time. The caller may keep each part."""
+        """Yield all rows in order, a part at a time. The yielded arrays are never changed later."""
         for number in range(self._parts):
             if self._parts == 1:
                 rows = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the rows of a server with the rows of the checkpoints that it loaded."""
+"""Compare the rows of a server with the rows of the checkpoints that the server loaded."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class LiveTable:
 
 
 class ServerBusyError(OSError):
-    """Error of a server that is too busy to answer now. A later request may succeed."""
+    """Error if a server is too busy to answer now, so that the request may be repeated later."""
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server whose status and answer describe different states."""
+    """Error if a server's status and its answer describe different states."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
@@ -172,7 +172,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Handler that refuses redirects, because the token must not be sent to another server."""
 
     def redirect_request(self, *arguments: Any) -> None:
-        """Return no further request."""
+        """Return None, so that a redirect is an error."""
 
 
 def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:

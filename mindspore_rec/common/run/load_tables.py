@@ -58,7 +58,7 @@ def check_whole_rows(
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # A check that every row has the last optimizer's state requires reading all rows.
+            # Read all rows to check that every row has the last optimizer's state.
             share = ALL if shares is None else shares[name]
             for _ in () if share is None else rows_at(chain, name, share):
                 pass
@@ -73,7 +73,7 @@ def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
     """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
 
     Raises:
-        CheckpointError: they differ.
+        CheckpointError: a table of the network differs from the checkpoint.
     """
     if tables.keys() != entry.manifest["tables"].keys():
         raise CheckpointError(

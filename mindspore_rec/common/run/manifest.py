@@ -7,11 +7,11 @@ renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kin
 is the checksum of the manifest without the line `crc32c`.
 
 A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
-`state` identifies the state to which a directory leads. One `run` of training passes through a
-sequence of states. The ids of runs and states are random and never used twice.
+`state` identifies the state after a checkpoint is loaded or applied. A training has one id `run`
+and saves a sequence of states. The ids of runs and states are random and never used twice.
 
-Each read and write of a manifest checks every field (`manifest_fields`). So a manifest can only
-name files in the manifest's directory.
+Each read and write of a manifest checks every field (`manifest_fields`). For example, a manifest
+can only name files in its own directory.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
+    """Remove a directory that `put_in_place` failed to rename, if the old name could be synced.
 
-    If the old name is not on disk, a power loss may restore the new name. A directory that may
-    reappear must be complete. So the directory stays, and the next writer removes the directory.
+    If the old name could not be synced, the complete directory is kept for the next writer to
+    remove, because the new name may reappear after a power loss.
     """
     try:
         sync(directory.parent)
@@ -110,13 +110,13 @@ def remove_beside(directory: Path) -> None:
 
 
 def put_in_place(beside: Path, target: Path) -> None:
-    """Rename a directory that is on disk, and write the new name to disk too.
+    """Rename a synced directory, and sync the new name.
 
     Raises:
-        OSError: the new name could not be synced, and the directory has its old name again. If
-            writing a checkpoint fails, the checkpoint must not appear later, because the next delta
-            starts from the state of the previous checkpoint. If renaming back fails too, the
-            directory keeps the new name, and the error comes from the second rename.
+        OSError: the new name could not be synced, and the directory was renamed back. If writing a
+            checkpoint fails, the checkpoint must not appear later, because the next delta starts
+            from the state of the previous checkpoint. If renaming back fails too, the directory
+            keeps the new name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:
@@ -139,7 +139,7 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest with fields and the directory's files, and return the whole manifest.
+    """Write a manifest of `fields` and of the directory's files, and return the whole manifest.
 
     Args:
         directory: directory that contains the checkpoint's files.
@@ -215,11 +215,12 @@ def check_files(
 
     Args:
         directory: directory of the checkpoint.
-        manifest: its manifest.
+        manifest: manifest of the checkpoint.
         names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing, is a link, or is damaged. The message names the file.
+        CheckpointError: a file is missing, is a link, or is damaged. The error message names the
+            file.
     """
     for name, expected in manifest["files"].items():
         if names is not None and name not in names:
@@ -265,7 +266,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def sync_files(directory: Path) -> None:
-    """Make files of a directory and its subdirectories readable to all, and write them to disk.
+    """Sync all files below a directory to disk, and make the files readable to all users.
 
     Raises:
         OSError: a file cannot be written.

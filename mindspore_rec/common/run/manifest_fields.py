@@ -37,8 +37,8 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Legal types of the values and states of rows in files. If a manifest lacks the type, the type is
-# float32.
+# Legal types of the values and states of rows in files. If a manifest has no `value_dtype` or
+# `state_dtype`, the type is float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),
@@ -52,7 +52,7 @@ def check_fields(manifest: Any) -> None:
     """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
-        ValueError: a field is wrong. The message names the field.
+        ValueError: a field is wrong. The error message names the field.
 
     Example:
         >>> check_fields({"kind": "half"})
@@ -147,7 +147,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return the parts of a table, each with its name for messages."""
+    """Return the parts of a table, each with its field name for error messages."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]
@@ -171,8 +171,8 @@ def _check_table(where: str, table: Any) -> None:
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges equal the ranges of the native clock. So after the rows are loaded, setting the
-    # clock cannot fail.
+    # The checked ranges equal the ranges of the native clock, so that setting the clock after
+    # loading the rows cannot fail.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)

@@ -24,7 +24,7 @@ def matched(
     Args:
         parameters: Parameters, or other objects with a name, a shape and a dtype.
         arrays: values by name.
-        source: origin of the values, for messages.
+        source: origin of the values, for error messages.
 
     Raises:
         CheckpointError: a parameter has no value in the checkpoint, or the value's shape or kind of

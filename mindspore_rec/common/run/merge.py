@@ -32,10 +32,10 @@ Described = dict[str, Any]
 def merge_chain(
     chain: Sequence[Entry], target: Path, team: Team = ALONE, network_of: Path | None = None
 ) -> dict[str, Any]:
-    """Write the state of a chain as a full checkpoint with as many parts as the last checkpoint.
+    """Write the state of a chain as a full checkpoint.
 
-    The table files are equal, byte for byte, to the files that a save of the network itself would
-    write.
+    Each table has the same number of parts as in the last checkpoint. The table files are equal,
+    byte for byte, to the files that `RecCheckpoint` would write for this state.
 
     Args:
         chain: checkpoints from `newest_chain`. All files of these checkpoints are checked.
@@ -54,8 +54,9 @@ def merge_chain(
         FileExistsError: `target` exists already.
         CheckpointError: a file of the chain is damaged, or the digest of merged rows differs from
             the table's digest in the trainer.
-        ValueError: the team has several workers, but not as many as wrote the last checkpoint.
-        OSError: a file cannot be written. `target` is not made.
+        ValueError: the team has several workers, but another number of workers wrote the last
+            checkpoint.
+        OSError: a file cannot be written. In case of an error, `target` is not made.
     """
     last = chain[-1]
     fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}

@@ -9,8 +9,8 @@ ids.onnx       from the network's inputs to the ids and offsets of lookups, if t
                them
 network.json   the description, with sizes and CRC32C of both models
 
-The directory is written once per network. The checkpoints, not this directory, contain the rows and
-the state. If a network cannot be written, the description in the directory says why.
+The directory `network` is written once per network. Rows and state are in the checkpoints, and not
+in the directory `network`. If a network cannot be written, `network.json` contains the reason.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ class Lookup:
         ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
-        combiner: 'sum', 'mean' or 'sqrtn' if the rows of each line of the ids `[B, L]` are combined
-            to one row; None if each id becomes one row.
+        combiner: 'sum', 'mean' or 'sqrtn' combines the rows of each bag to one row; with None, the
+            result has one row for each id.
         grouped: True if `tables` has one table for each column of the ids.
-        offsets: input of the network, or output of the model of ids, with the first position of
-            each bag in ids `[N]`; None if each row of the ids is a bag.
-        weights: input with the weights of the ids of bags; None if all weights are 1.
+        offsets: input of the network, or output of the model of ids, that contains the first
+            position of each bag in ids `[N]`; None if ids are `[B, L]` and each row is a bag.
+        weights: input of the network that contains the weight of each id; None if all weights are
+            1.
     """
 
     result: str
@@ -95,7 +96,8 @@ class NetworkFile:
     Attributes:
         model: entry `model` of the manifest, which names the builder, or None.
         features: description of the FeaturePipeline that the builder returns together with the
-            network, or the reason why the pipeline has no description. None without a pipeline.
+            network, or the reason why the pipeline has no description. None if the builder returns
+            no pipeline.
         inputs, outputs: inputs and outputs of the network.
         lookups: lookups that are not part of the model.
         tables: for each table, the arguments of `_native.Table` and the dtype of the keys.
@@ -171,7 +173,7 @@ def copy_network(run: Path, target: Path) -> bool:
 
 
 def remove_network(path: Path) -> None:
-    """Remove the network of a run or a checkpoint; its files disappear together.
+    """Remove the network of a run or a checkpoint. All files of the network disappear together.
 
     Args:
         path: directory of the run or the checkpoint.
@@ -188,7 +190,7 @@ def read_network(directory: Path) -> NetworkFile:
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
         CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
-            ValueError. The message says why.
+            ValueError. The error's text contains the reason.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

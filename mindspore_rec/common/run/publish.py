@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a run for predictors elsewhere. The copy's rows have no optimizer state, and may be int8.
+"""Copy a run for predictors. Rows in the copy have no optimizer state, and may be int8.
 
-The copy is a directory like the run's directory, with the same states, deltas and network. A
-predictor follows the copy as it would follow the run. Training cannot resume from the copy.
+The copy is a directory like the run's directory, with the same states, deltas and network.
+Predictors can follow the copy instead of the run. Training cannot resume from the copy.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. The directory must be
-            empty, or contain only the copy that an earlier publisher made of this run.
+        target: the directory of the copy, which is made if it is missing. `target` must be empty,
+            or contain only the copy that an earlier publisher made of this run.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong, or `target` is a file or the run itself. The error is also
-            raised if `target` has checkpoints that no publisher made, or a copy that was made with
-            a different value of `rows`.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. ValueError is
+            also raised if `target` has checkpoints that no publisher made, or a copy with a
+            different value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 
@@ -99,9 +99,9 @@ class Publisher:
         The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged. Before the error was raised, all
-                undamaged checkpoints were copied.
-            ValueError: the copy belongs to another run than the run to publish.
+            CheckpointError: a checkpoint of the run is damaged. All undamaged checkpoints are
+                copied before the error is raised.
+            ValueError: the target directory is a copy of another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
         """
@@ -153,9 +153,9 @@ class Publisher:
         Args:
             poll_seconds: seconds between two calls of `publish`.
             published: function that is called with the path of each copy.
-            failed: function that is called with the error of a `publish`, such as a damaged
-                checkpoint or a full disk. A repeated error is not reported again. The next
-                `publish` tries again.
+            failed: function that is called with the error if `publish` fails, for example because
+                of a damaged checkpoint or a full disk. A repeated error is not reported again. The
+                next `publish` tries again.
         """
         last_error = ""
         while True:
@@ -177,7 +177,7 @@ class Publisher:
     # ---- inside
 
     def _remove(self, path: Path) -> None:
-        """Remove a checkpoint, with all files at once."""
+        """Remove a checkpoint, so that all its files disappear together."""
         hidden = self._target / f"{TEMPORARY}{path.name}.{new_id()}"
         os.rename(path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
@@ -189,12 +189,12 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints that the copy needs, and an error for damaged manifests."""
+        """Return the run's checkpoints to copy, and an error if manifests are damaged."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Also copy the deltas before a full checkpoint, because followers may have an earlier
-            # state.
+            # Also copy the deltas before a full checkpoint, because predictors may need them to
+            # continue from an earlier state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):

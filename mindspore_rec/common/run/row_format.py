@@ -9,8 +9,8 @@ Published runs for serving may have rows of int8. A row of int8 is an array of u
 offset of float16, then the codes (`common/rows/quantise.py`). In a file, a column of int8 rows has
 the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
 
-Rows may also have a frequency or score: a float32 after the optimizer state. If rows have a
-frequency or score, their whole state is stored as float32.
+Rows may also have a frequency or score: a float32 after the optimizer state. In a table with
+frequencies or scores, the optimizer state is also stored as float32.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
+    """Convert float32 numbers to a column's type, and round as a table of this type does."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):

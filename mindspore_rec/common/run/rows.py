@@ -101,7 +101,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
     """Check that a table has the same shape and kind of key in all checkpoints of a chain.
 
     Raises:
-        CheckpointError: they differ.
+        CheckpointError: the shapes or the kinds of keys differ.
     """
     first, *others = chain
     for entry in others:
@@ -118,7 +118,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are left out. Rows without an event time are assigned the first event time.
+    the table's limit are not yielded. Rows without an event time are assigned the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`. Each checkpoint may have been written by a different
@@ -156,8 +156,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # If the dtypes differ, the table's optimizer has changed. The delta after a change of
-            # the optimizer contains every row, with new state.
+            # If the dtypes differ, the table's optimizer was replaced before this delta. The first
+            # delta after a new optimizer contains all rows, with the new optimizer's state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -169,7 +169,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both arrays, sorted by key. Each key is in only one of the two arrays."""
+    """Return the rows of both arrays, sorted by key. The arrays must have no common keys."""
     if not len(more):
         return rows
     if not len(rows):
@@ -201,7 +201,7 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
     step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
-    # The last finished step is the step before the clock's step (csrc/policy/eviction.h).
+    # Measure ages from `step` - 1, the last finished step (csrc/policy/eviction.h).
     for limit, now, column in zip(
         limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):

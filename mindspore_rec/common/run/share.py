@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table that one worker saved has one part with all keys. If several workers shared a table, the
-table has one part per worker, with the keys that the worker owned. The number of workers that read
-a checkpoint may differ from the number of workers that wrote it.
+A table that one worker saved has one part with all keys. If a table was distributed over several
+workers, it has one part for each worker, with the worker's keys. The number of workers that read a
+checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Share:
         return range(first, -(-(self.worker + 1) * parts // self.workers))
 
     def is_part_of(self, parts: int) -> bool:
-        """Return True if the share is exactly one of `parts` parts."""
+        """Return True if the share contains exactly the keys of one of `parts` equal parts."""
         return self.workers == parts
 
 
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of one worker: for each table, a share that depends on the table's placement.
+    """One worker's shares of the keys of all tables; each share depends on its table's placement.
 
     Attributes:
         worker: index of the worker, from 0.
@@ -79,7 +79,7 @@ class Shares:
 
     @property
     def of_network(self) -> Share:
-        """The share of a table whose rows are spread over all workers."""
+        """This worker's share of a table whose rows are distributed over all workers."""
         return Share(self.worker, self.workers)
 
     def held(self, table: Any) -> Share | None:
@@ -95,7 +95,7 @@ class Shares:
     def saved(self, table: Any, number: int) -> Share | None:
         """Return the share of a table's keys that the worker saves.
 
-        A replicated table is saved by one worker.
+        Only one worker saves a replicated table.
 
         Args:
             table: the table.
@@ -121,7 +121,7 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
     Each part contains the name of its `file`, the count of its `rows`, and its `counters`. A part
     of a delta also contains `deleted` and `deleted_rows`. If one worker wrote the checkpoint, the
-    only part is the whole entry.
+    entry itself is the only part.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join the sketches of several workers: for all keys, or for a new number of workers.
 
-A worker counts only its own keys. Some bits of a key's hash select the block of a sketch that
-counts the key, and the same bits select the worker that owns the key. Both the blocks and the
-workers divide the values of the hash bits into equal ranges. So every worker counts in a separate
-range of blocks, and the sum of all sketches equals the sketch of a single worker. Only a block on
-the boundary between two workers counts keys of both workers. If the number of blocks is a multiple
-of the number of workers, no block is on a boundary. If a block is on the boundary between two
-workers, both workers start with the counts of all keys of the block. If the number of workers
-changes again, the two workers' counts of a boundary block are added. So the counts of a boundary
-block may be too high, but never too low.
+A worker counts only its own keys. A sketch consists of blocks. Some bits of a key's hash select
+both the block that counts the key and the worker that owns the key. All blocks have equal ranges of
+hash values, and all workers have equal ranges of hash values. Every worker counts in a separate
+range of blocks, so the sum of all workers' sketches equals the sketch of a job of one worker. Only
+a block on the boundary between two workers counts keys of both workers. If the number of blocks is
+a multiple of the number of workers, no block is on a boundary. If a block is on a boundary, both
+workers of the boundary load the counts of all keys of the block. If the number of workers changes
+again, both workers' counts of a boundary block are added. Therefore, the counts of a boundary block
+may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -32,7 +32,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: the sketches of the parts that may have keys of the share, by the part's number.
+        saved: sketches by the number of their part, for all parts that may have keys of the share.
         bits: bits of a counter, 4, 8 or 16.
         share: share of the keys to count.
         parts: number of parts into which the keys were divided when the sketches were saved.

@@ -3,9 +3,9 @@
 
 The column `key` is int64. The columns `value` and `state` (optimizer state) are fixed-size lists of
 float32 or of the table's type (`row_format.py`). The columns `count`, `last_step` and `last_time`
-are uint32. Rows are sorted by key, in record batches of 65,536 rows. So equal tables have equal
-files, even if a row's tier differs between the tables. Writing and reading need memory only for a
-part of the table.
+are uint32. Rows are sorted by key, in record batches of 65,536 rows. Therefore, tables with the
+same rows have the same files, even if the rows are in different tiers. Writing and reading need
+memory only for a part of the table.
 
 In memory, rows are NumPy structured arrays with the file's columns as fields.
 """
@@ -87,7 +87,7 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return the dtypes of a table's values and states for a manifest. Float32 is left out."""
+    """Return the dtypes of a table's values and states for a manifest, which omits float32."""
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them
@@ -194,7 +194,8 @@ def read_rows(
         dtype: dtype of the rows, from `row_type`.
         rows: number of rows in the file.
         legal: the lowest and the highest legal key. Default: any int64.
-        most: maximum number of rows of a part. Default: 65,536, the rows of a record batch.
+        most: maximum number of rows of a part. Default: 65,536, the number of rows of a record
+            batch.
 
     Raises:
         CheckpointError: the file's rows do not fit `dtype`, `rows` and `legal`, or are not sorted
@@ -221,7 +222,7 @@ def read_columns(
 ) -> Iterator[Arrays]:
     """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
 
-    Arrays of numbers that are float32 in the file are views of the file, without a copy.
+    If a column's numbers are float32 in the file, its array is a view of the file, without a copy.
 
     Args and Raises: as for `read_rows`.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Team: the workers of a checkpoint, each of which writes or reads one part.
 
-An action that fails on one worker fails on all workers, so that all workers continue in the same
-way.
+If an action fails on one worker, it raises an error on all workers, so that all workers continue in
+the same way.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Team:
         channel: channel for messages between the workers. Default: None, which means that there is
             only one worker.
         patient: True if a worker may wait for slower workers longer than the channel's time limit.
-            If True, a thread reports every ten seconds that a worker is still working, and only the
-            team may use the channel. Default: False.
+            If True, a thread of each worker sends a message on the channel every ten seconds during
+            an action, so other objects must not use the channel. Default: False.
 
     Attributes:
         worker: index of this worker, from 0.
@@ -67,7 +67,7 @@ class Team:
         return Shares(self.worker, self.workers)
 
     def all(self, work: Callable[[], T]) -> list[T]:
-        """Call a function on every worker, and return the results of all workers, by worker.
+        """Call a function on every worker, and return the list of all workers' results.
 
         Args:
             work: function whose result consists of JSON values.
@@ -76,9 +76,9 @@ class Team:
             OSError: the function raised an OSError on a worker, and no worker raised another kind
                 of error.
             Exception: the function raised an error other than an OSError on a worker. The failed
-                worker raises the function's error. On all other workers, an error of the same kind
-                is raised, or a RuntimeError if the kind is not among the kinds of `_KINDS`. The
-                message names the failed worker.
+                worker raises the function's error. All other workers raise an error of the same
+                class, or a RuntimeError if the class is not in `_KINDS`. The error message names
+                the failed worker.
         """
         if self._channel is None:
             return [work()]
@@ -115,7 +115,7 @@ class Team:
     def told(self, work: Callable[[], T]) -> T:
         """Call a short, infallible function on worker 0, and return the result on every worker.
 
-        The call exchanges one message, without the thread of `patient`.
+        `told` sends only one message, and does not start the thread of `patient`.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)
@@ -125,8 +125,7 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An OSError is raised only if all workers' errors are OSErrors. So sort OSErrors after all
-        # other errors.
+        # Sort OSErrors last, so that an OSError is raised only if all workers' errors are OSErrors.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

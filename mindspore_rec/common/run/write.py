@@ -3,8 +3,8 @@
 
 Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
 files in the directory. After all workers have written their files, worker 0 writes the manifest and
-renames the directory, without reading the files. So the directory is complete or absent, even if a
-worker dies at any time.
+renames the directory, without reading the files. Even if a worker dies at any time, the directory
+is complete or absent.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Announcer:
 
     Args:
         brokers: "host:port", or several addresses.
-        topic: name of an existing topic. One partition is enough.
+        topic: name of an existing topic, which needs only one partition.
         options: further settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:

@@ -2,9 +2,9 @@
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
 A small stream may decode to many bytes. A body may be compressed, dictionaries and views may repeat
-a text many times, and null columns may have any length. So this module reads the metadata of every
+a text many times, and null columns may have any length. This module reads the metadata of every
 message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs) and adds up the
-sizes. After the check, a stream of legal size is passed to Arrow, which verifies the metadata
+decoded sizes. If the sum is within the limit, Arrow decodes the stream and verifies the metadata
 itself.
 """
 
@@ -98,17 +98,17 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
     Args:
         stream: one whole stream, with its end marker.
         most: maximum number of bytes of memory for the decoded stream.
-        known: metadata of schemas that passed the check. The function adds new schemas to this set.
-            Default: none.
+        known: metadata of schemas that passed the check. `decoded_bytes` adds new schemas to
+            `known`. Default: none.
 
     Returns:
         The number of bytes, at most `most`.
 
     Raises:
         ValueError: the stream needs more than `most` bytes, has more than 16,384 columns, or has
-            columns that are nested deeper than 16. The error is also raised if a column has unions,
-            run ends or list views, if the bytes are not an Arrow IPC stream, or if bytes follow the
-            stream's end.
+            columns that are nested deeper than 16. ValueError is also raised if a column has
+            unions, run ends or list views, if the bytes are not an Arrow IPC stream, or if bytes
+            follow the stream's end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})

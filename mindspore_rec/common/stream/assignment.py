@@ -54,7 +54,7 @@ class Assignment:
         self._client = client
 
     def add(self, *partitions: int) -> None:
-        """Read these partitions too."""
+        """Add partitions to the attribute `partitions`."""
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
@@ -67,9 +67,10 @@ class Assignment:
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
         """Return the first offsets of the partitions in `partitions` that `known` lacks.
 
-        If `start` has offsets by partition, these offsets are used, or 0 for a partition without an
-        offset. If the stream reads all partitions of the topic, it reads new partitions from offset
-        0, so that no message is lost. All other streams begin at a partition's first message.
+        If `start` has offsets by partition, a partition begins at its offset in `start`, or at 0 if
+        `start` has no offset for it. If `start` has no offsets, a stream of all partitions begins
+        at 0, so that no message is lost. A stream of some partitions begins at a partition's first
+        message.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):
@@ -79,7 +80,7 @@ class Assignment:
         return dict.fromkeys(new, 0)
 
     def share_of(self, partitions: list[int]) -> list[int]:
-        """Return this worker's share of `partitions`, which are all partitions of the topic."""
+        """Return this worker's share of `partitions`, the list of all partitions of the topic."""
         if self.split is None:
             return partitions
         worker, workers = self.split

@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: True if messages have been read. If True, the returned offsets are from this
-                run; if False, they are from an earlier run.
+            reading: True if this run has read messages. True returns this run's offsets, and False
+                returns the offsets of the loaded state.
         """
         marks = self._marks
         if reading and self._letters is not None:
@@ -108,10 +108,7 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state_dict` returned.
-
-        States of older versions have no "dead_share".
-        """
+        """Load a state that `state_dict` returned, in this version or an older one."""
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

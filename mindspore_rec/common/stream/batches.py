@@ -22,9 +22,9 @@ class PassPlace:
 
     Args:
         passes: number of complete passes before the pass to which the batch belongs.
-        batches: number of batches of the pass, up to and including the batch.
+        batches: number of batches of the pass, up to and including this batch.
         first: digest of the first batch of the pass.
-        digest: digest of the pass's batches, in order, up to and including the batch.
+        digest: digest of the pass's batches, in order, up to and including this batch.
         generators: states of random generators at the beginning of the pass.
     """
 
@@ -48,10 +48,11 @@ class Batch:
         number: number of batches, including this batch, that the source has yielded over all runs.
             `BatchSource.state_dict(batches=number)` returns the source's state after batch
             `number`. Default: None, which means that the source has no state.
-        place: position of the batch, if the source has no state. The training sets it. Default:
-            None.
-        before_step: function that a training calls just before the step of the batch. The function
-            sets state that must belong to this step, even if batches are read ahead. Default: None.
+        place: position of the batch, if the source has no state. The training sets `place`.
+            Default: None.
+        before_step: function that a training calls just before the step of the batch. `before_step`
+            sets state that belongs to the step, such as the event time, so that reading batches
+            ahead does not set the state too early. Default: None.
 
     Example:
         >>> import numpy as np
@@ -90,8 +91,7 @@ class BatchSource(ABC):
 
     * A source with a state (`has_state`): `state_dict` returns its position in the data, and
       `load_state_dict` resumes at this position.
-    * A finite source that starts again in each pass. Each epoch reads from the beginning, and there
-      is no state to save.
+    * A finite source without a state: each pass reads the data from the beginning.
     * A source that cannot be resumed: `cannot_resume` is the reason.
 
     A subclass must define the method `read`. By default, a source has no state and no known length.
@@ -149,7 +149,7 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, as the predicate of a sentence; or None."""
+        """Reason why the position cannot be saved, such as 'is a list without a state'; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -194,8 +194,8 @@ class BatchSource(ABC):
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
         A training that resumes in a later pass first calls `skip_passes`, and then reads its first
-        batch. By default, the method does nothing. The default is right if all passes have the same
-        order, or if random generators of Python or NumPy determine the order.
+        batch. By default, `skip_passes` does nothing. Override `skip_passes` unless all passes have
+        the same order, or random generators of Python or NumPy determine the order.
         """
 
     @property
@@ -212,17 +212,18 @@ class BatchSource(ABC):
     def learns(self) -> bool:
         """True if reading a batch changes learned statistics.
 
-        Only a training should read data that change learned statistics.
+        Only a training should read a source that learns.
         """
         return False
 
     # ---- several workers
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return a source of one worker's share of the data; called before the first batch.
+        """Return a source of one worker's share of the data.
 
-        A training with several workers calls `split_by_worker` on each worker. Each row of the data
-        is in exactly one share. The source may change and return itself.
+        A training with several workers calls `split_by_worker` on each worker, before the first
+        batch. Each row of the data is in exactly one share. `split_by_worker` may restrict this
+        source to the share and return this source.
 
         Args:
             worker: index of the worker, from 0.
@@ -237,7 +238,7 @@ class BatchSource(ABC):
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables on which a loop over this object sets the event time; by default none.
+        """Return the tables on which iteration sets the event time; an empty sequence by default.
 
         Raises:
             ValueError: batches have an event time, but there is no table on which to set the time.
@@ -245,7 +246,7 @@ class BatchSource(ABC):
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the batches' event time is set; by default all given tables.
+        """Return the tables on which the batches' event time is set; by default all of `tables`.
 
         Args:
             tables: tables of the network that is trained.
@@ -257,10 +258,11 @@ class BatchSource(ABC):
 
 
 class BatchWrapper(BatchSource):
-    """Source that changes the batches of another source, and delegates all other calls to it.
+    """Source that changes the batches of another source, and delegates all other calls to that
+    source.
 
-    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches.
-    Even if the wrapper leaves out batches, its state is the state after the last batch that was
+    For example, nested wrappers around a stream have the stream's state. A wrapper may drop
+    batches. Even if the wrapper drops batches, its state is the state after the last batch that was
     used in training.
 
     Args:
@@ -300,7 +302,7 @@ class BatchWrapper(BatchSource):
         self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the changed batch, or None to leave the batch out."""
+        """Return the changed batch, or None to drop the batch."""
         return batch
 
     def read(self) -> Iterator[Batch]:
@@ -354,7 +356,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def passes(self) -> int | None:
-        """Number of complete passes over the source over all runs, or None."""
+        """Number of complete passes over the source, counted over all runs, or None."""
         return self.source.passes
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -366,7 +368,7 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # If the source leaves a batch out, there is no learner state with this batch's number.
+        # If the wrapper drops a batch, there is no learner state with this batch's number.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 
@@ -409,12 +411,12 @@ class BatchWrapper(BatchSource):
         return self._learner is not None or self.source.learns
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this wrapper with the source's share; None if each batch's rows must be divided.
+        """Restrict the source to a worker's share; see `BatchSource.split_by_worker`.
 
         Raises:
             ValueError: the learner would learn from the rows of only one worker.
         """
-        # If the result is None, rows are divided after the learner, so the learner gets all rows.
+        # Return None, so that each batch's rows are divided after the learner has read all rows.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

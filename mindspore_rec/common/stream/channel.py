@@ -3,7 +3,8 @@
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
 receiver may restart from any saved state. A message contains the name of its sender and a number.
-So if a sender repeats messages after a crash, a receiver drops the repeated messages.
+If a sender repeats messages after a crash, a receiver detects repeated messages by their numbers
+and drops them.
 """
 
 from __future__ import annotations
@@ -40,13 +41,12 @@ class DataSender:
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
     raises an error. If an error occurs, the channel still contains all messages that precede the
-    first lost message. So a sender that resumes from a saved state loses no rows and duplicates no
-    rows.
+    first lost message. A new sender that resumes from a saved state sends the lost messages again,
+    without duplicates.
 
     Args:
-        address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
-            mindpandas.channel, the address was the address of a node. Here, a broker is between
-            sender and receiver.)
+        address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`.
+            (mindpandas.channel took the address of a node, and not of a broker.)
         namespace: first part of the channel's name (default "default").
         num_shards: number of shards of the channel, at least 1. An existing channel must have this
             number of shards (default 1).
@@ -64,7 +64,7 @@ class DataSender:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         ImportError, ConnectionError: as for `KafkaSource`.
 
-    The class follows `mindpandas.channel.DataSender`.
+    `DataSender` follows `mindpandas.channel.DataSender`.
 
     Example:
         >>> import numpy as np
@@ -144,7 +144,7 @@ class DataSender:
     def take_over(self) -> None:
         """Become the only valid sender with this name.
 
-        Receivers then ignore new messages of other senders with this name.
+        After `take_over`, receivers ignore new messages of other senders with this name.
 
         Messages that other senders sent earlier stay valid. `FeatureWorker` calls this method.
 
@@ -170,7 +170,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name. The log is in a separate topic."""
+        """Log of the claims on this sender's name, in a topic with the suffix ".workers"."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -194,7 +194,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Use other settings from now on, such as the settings of an earlier run."""
+        """Set the settings of the next messages, for example to repeat earlier messages."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
@@ -218,8 +218,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name; or messages were sent after
-                the state was saved, and one of their settings has changed.
+            ValueError: the state belongs to a sender with another name, or a setting has changed
+                and messages that were sent after the state was saved must be repeated.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -242,7 +242,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the greatest message number of this sender in state and channel; -1 if none."""
+        """Return this sender's greatest message number in `state` or in the channel, or -1."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)
@@ -326,7 +326,7 @@ class DataReceiver(StreamSource):
     Raises:
         ImportError, ConnectionError, TypeError, ValueError: as for `KafkaSource`.
 
-    The class follows `mindpandas.channel.DataReceiver`.
+    `DataReceiver` follows `mindpandas.channel.DataReceiver`.
     """
 
     @takes_old(POLICY)
@@ -390,7 +390,7 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 def _check_address(address: Any) -> None:
     """Check the address of brokers.
 
-    Programs that were written for mindpandas.channel may pass the address of a node.
+    The error message helps with programs for mindpandas.channel, which pass the address of a node.
     """
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):

@@ -60,7 +60,7 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return a sender's greatest message number from the offsets `begins` on; -1 without messages.
+    """Return the greatest number of a sender's messages at or after the offsets `begins`, or -1.
 
     Args:
         client: reader of the channel.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: a log decides which of several feature workers of one name is the current worker.
+"""Claims: a log decides which of several feature workers with the same name is the current worker.
 
 When a worker starts, it writes a claim into a log, which is a separate topic. The offset of the
 claim determines the worker's epoch. No two claims have the same epoch, and a later claim has a
@@ -23,7 +23,7 @@ __all__ = ["Claims", "ReplacedError"]
 
 
 class ReplacedError(RuntimeError):
-    """Another feature worker has taken over the name. Receivers ignore this worker's messages."""
+    """Another feature worker has taken over the name; receivers ignore this worker's messages."""
 
 
 class Claims:
@@ -67,7 +67,7 @@ class Claims:
         """Claim the name, and return an epoch that is greater than all earlier claims' epochs.
 
         Raises:
-            ReplacedError: another worker has claimed the name later than this worker.
+            ReplacedError: another worker has claimed the name after this worker.
             RuntimeError, ConnectionError: the log cannot be written or read.
         """
         life = uuid.uuid4().hex
@@ -79,8 +79,8 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # An earlier worker ends when it reads a "begins" message. A claim alone does not end the
-        # worker, because a claim may be in the log twice or arrive late.
+        # An earlier worker ends when it reads a "begins" message. The claim itself must not end the
+        # earlier worker, because the log may contain a claim twice, or a claim that arrived late.
         self._send({"begins": self._epoch})
         self.check()
         return self._epoch

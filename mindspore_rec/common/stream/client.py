@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a message log's client; the clients of Kafka and of other logs implement it."""
+"""Interface that the clients of Kafka and of other message logs implement."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ class Message(NamedTuple):
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets that the reader skips just before the message, because of
-            transactions. The skipped offsets belong to markers of transactions, and to messages of
-            aborted transactions if the reader omits such messages. All further missing offsets
-            belong to messages that the log has removed.
+        skipped: number of offsets just before the message that belong to markers of transactions or
+            to messages of aborted transactions. All further missing offsets belong to messages that
+            the log has removed.
     """
 
     offset: int
@@ -70,7 +69,7 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset skips entries that are not messages, such as markers of transactions.
+        The offset may be after entries that are not messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:

@@ -29,13 +29,13 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 class StreamingDataset(BatchSource):
     """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
-    The dataset's state consists of the position in the stream and the transform's state, both after
-    the same batch. `state_dict(batches=...)` returns the state after the last batch used in
-    training, even if further batches have been read ahead. `RecCheckpoint` saves the state if the
-    training data are this object or a `BatchWrapper` around this object, such as `FeatureBatches`.
-    `RecCheckpoint` refuses data that hide the dataset, because the number of batches used in
-    training is then unknown. For example, a `mindspore.dataset.GeneratorDataset` or a generator
-    expression hides the dataset.
+    The dataset's state consists of the position in the stream and the transform's state. Position
+    and transform's state belong to the same batch. `state_dict(batches=...)` returns the state
+    after the last batch used in training, even if further batches have been read ahead.
+    `RecCheckpoint` saves the state if the training data are this object or a `BatchWrapper` around
+    this object, such as `FeatureBatches`. `RecCheckpoint` refuses other objects that read this
+    dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression, because the
+    number of batches used in training is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
@@ -49,11 +49,11 @@ class StreamingDataset(BatchSource):
             of whole-batch arrays by column name, with the label last. If the transform has
             `state_dict` and `load_state_dict`, the transform's state is part of the dataset's
             state. A batch that has no rows after the transform is skipped. The transform may also
-            be a `Schema` that was fitted before, because the schema does not learn here. Default:
-            `to_arrays`, which does not change the columns.
-        columns: names of the columns of a batch, in order, with the label last. Columns that are
-            not inputs of the network, such as the event time, can be left out. Default: None, which
-            means all columns.
+            be a `Schema`, which must be fitted already, because the schema does not learn from the
+            stream. Default: `to_arrays`, which does not change the columns.
+        columns: names of the columns of a batch, in order, with the label last. Omit columns that
+            are not inputs of the network, such as the event time. Default: None, which means all
+            columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
@@ -164,7 +164,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True, because the stream keeps the rows of an unfinished batch."""
+        """True, because the stream keeps the rows of an unfinished batch after an exception."""
         return True
 
     @property
@@ -181,9 +181,9 @@ class StreamingDataset(BatchSource):
         """Restrict this stream to the partitions of one worker, and return the stream.
 
         Returns:
-            This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns. On every worker, a
-            transform that learns needs all rows.
+            This stream; None if there are fewer partitions than workers, or if the transform
+            learns. A transform that learns must read all rows on every worker. If the result is
+            None, the training divides the rows of each batch among the workers.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -194,11 +194,14 @@ class StreamingDataset(BatchSource):
         return self
 
     def covered_streams(self) -> list[Any]:
-        """Return the source, whose position is part of the state."""
+        """Return the source, because its position is part of the dataset's state."""
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables on which the event time is set: the transform's tables, or all tables.
+        """Return the tables on which the event time is set.
+
+        If a feature of the transform is the timestamp, return the tables of the transform's
+        features. Otherwise, return all tables.
 
         Args:
             tables: tables of the network that is trained.
@@ -213,7 +216,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Number, as far as known, of the topic's messages that are not in any batch yet."""
+        """Approximate number of the topic's messages that are not in any batch yet."""
         return self.source.lag
 
     @property
@@ -225,7 +228,7 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches, over all runs, after which the state is returned. The state
+            batches: return the state after this number of batches, counted over all runs. The state
                 is known for the last 1024 batches. Default: None, which means the state after the
                 last batch.
 

@@ -15,9 +15,10 @@ __all__ = ["DeadLetterPolicy", "policy_of"]
 class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
-    A large share of bad messages is a sign of a change upstream. If many messages are bad, training
-    receives too little data. After a stop, a restarted stream stops at the same message again. To
-    continue, set `on_dead_share` to "warn" or raise `max_dead_share`.
+    If many messages are bad, the program that writes the topic has probably changed, and training
+    receives too little data. If a stream has stopped because of bad messages, a restarted stream
+    stops at the same message again. To continue, set `on_dead_share` to "warn" or raise
+    `max_dead_share`.
 
     Args:
         topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the
@@ -28,7 +29,8 @@ class DeadLetterPolicy:
         on_dead_share: the reaction if the share is exceeded. "stop" (the default) raises a
             `TooManyDeadLettersError` with the commonest reason; "warn" writes a warning to the log.
         dead_share_messages: number of last messages from which the share is computed, at least 10.
-            The share is not checked before this number of messages has been read (default 1000).
+            The share of bad messages is not checked before `dead_share_messages` messages have been
+            read (default 1000).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -18,8 +18,8 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. After a restart, some messages are read again. So bad messages are looked up in the
-    dead-letter topic after a restart, and none is sent twice.
+    is long. A restarted stream reads some messages again. The stream looks up bad messages in the
+    dead-letter topic, so that no bad message is sent twice.
 
     Args:
         producer: writer of the topic.

@@ -24,9 +24,9 @@ class TooManyDeadLettersError(RuntimeError):
 class DeadShare:
     """Counter of good and bad messages, in the order in which the stream reads the messages.
 
-    The share is checked after every `dead_share_messages` / 10 messages. The first check is after
-    `dead_share_messages` messages, so a few bad messages at the beginning do not matter. The counts
-    are part of the stream's state.
+    The share of bad messages is checked after every `dead_share_messages` / 10 messages. The first
+    check is after `dead_share_messages` messages, so a few bad messages at the beginning do not
+    matter. The counts are part of the stream's state.
 
     Args:
         policy: maximum share of bad messages, and the reaction if the share is exceeded.
@@ -64,9 +64,8 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # Every message may have a different detail, for example if details contain offsets. Once
-        # many different details have occurred, messages with a new detail are counted only by
-        # reason.
+        # Every message may have a different detail, for example if details contain offsets. After
+        # 20 different details, messages with a new detail are counted only by reason.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()
@@ -104,7 +103,7 @@ class DeadShare:
         return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Restore counts. The state None, from a version without counts, resets the counts."""
+        """Restore counts. If `state` is None, as in states of older versions, reset the counts."""
         state = state or {"full": [], "good": 0, "bad": {}}
         sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
         if any(size != self._part for size in sizes):  # another window: it begins anew

@@ -16,18 +16,17 @@ __all__ = ["Decisions"]
 class Decisions:
     """Decisions of one stream, each of which is applied to the stream's interleaver.
 
-    First, the journal's decisions are repeated. Each decision is repeated at the message at which
-    it was made. After the last decision of the journal, new decisions are made. A new decision is
-    written to the journal before it takes effect.
+    A stream first repeats the decisions in its journal, each at the message at which the decision
+    was made. After the last decision of the journal, the stream makes new decisions. A new decision
+    is written to the journal before it takes effect.
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.
-        order: the interleaver that reads the partitions in turn; its partitions are paused,
-            resumed or added.
+        order: the interleaver that reads the partitions in turn. A decision pauses, resumes or adds
+            a partition of the interleaver.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have read such a message without a decision. So this
-            run must not make a decision just before a message that the topic had when reading
-            began.
+            reading began. An earlier run may have read such a message without a decision, so this
+            run must not make a decision just before the message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -84,7 +83,7 @@ class Decisions:
 
     @property
     def lacking_by_time(self) -> bool:
-        """True if some of the missing decisions may have depended on the time.
+        """True if the journal lacks decisions that may have depended on timing.
 
         Missing decisions that only added partitions are harmless, because the state contains the
         added partitions.
@@ -97,7 +96,7 @@ class Decisions:
         self._made = self._made_before()
 
     def read_alike(self) -> None:
-        """Keep new decisions, which are the same on all workers, only in memory.
+        """Store new decisions only in memory, because all workers make the same decisions.
 
         Add no partition.
         """
@@ -108,7 +107,7 @@ class Decisions:
         """Store the decisions in a file, to which no other process can write from now on.
 
         Args:
-            path: path of the file, which is used if the journal is not on disk yet.
+            path: path of the file. Ignored if the journal is on disk already.
             check: as for `Journal.taken_over`.
             decides: True if the stream may make decisions.
 
@@ -144,7 +143,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle before the message of the next decision."""
+        """Raise ValueError if all partitions are idle, but a decision is still to be repeated."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -174,7 +173,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Give turns to partitions that have messages again, or have messages for the first time.
+        """Give turns to idle or new partitions that now have messages.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -187,9 +186,9 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add; none if an earlier run may have read the next message."""
-        # Each added partition gets the turn at once. So add partitions in descending order; then
-        # the lowest partition has the turn at the end.
+        """Return the partitions to add: none if an earlier run may have read the next message."""
+        # Each added partition gets the turn at once. Add partitions in descending order, so that
+        # the lowest partition is added last and gets the turn.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 
@@ -228,8 +227,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal of the loaded state was lost. The present journal begins at the loaded state
-        # or at an earlier state.
+        # The journal that belongs to the loaded state was lost. The journal in use begins at the
+        # loaded state or at an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -248,7 +247,7 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position. `order` must already be at the saved position."""
+        """Continue from a saved position, which the interleaver `order` has already loaded."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -28,7 +28,7 @@ _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np
 
 
 class Fetcher:
-    """Thread that fills an `Interleaver`, and pauses a partition with enough waiting messages.
+    """Thread that fills an `Interleaver`, and pauses a partition that has enough waiting messages.
 
     Args:
         client: client that only this thread uses while it runs.
@@ -41,11 +41,11 @@ class Fetcher:
         sequence_of: function that returns the sequence of a message; None if messages have no
             sequences.
         first_ends: for each partition, the offset after the last message when reading begins.
-        watch: object that detects new partitions, which the thread then reads too.
+        watch: object that detects new partitions. The thread also reads the new partitions.
 
     Attributes:
         error: exception that ended the thread, or None.
-        ends: for each partition, the last known offset after the last message.
+        ends: for each partition, the offset after its last message, as far as known.
         behind: partitions that have not been read up to their `first_ends` yet.
         paused: partitions that are not read now, because enough of their messages are waiting.
         looked: start time of the newest poll whose messages are in the interleaver.
@@ -83,14 +83,13 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. The client must already be at the right offsets."""
+        """Start the thread, which reads from the client's current offsets."""
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end, and wait for its end."""
         self._stop.set()
-        # If Ctrl-C came after the lock was acquired and before the `with` block began, release the
-        # lock.
+        # Release the lock, in case Ctrl-C arrived between acquiring the lock and the `with` block.
         with contextlib.suppress(RuntimeError):  # not held by this thread
             while True:
                 self._changed.release()
@@ -122,7 +121,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _expect_new(self) -> None:
-        """Also read partitions that are new in the topic or named by a journal."""
+        """Also read new partitions of the topic, and partitions that a journal names."""
         order = self._interleaver
         new = self._watch.new_partitions(self._next)
         with self._changed:
@@ -133,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. After the seek, the client again
-        # records the skipped offsets that follow the polled messages.
+        # Seek to the offsets after the last polled messages. The seek makes the client record the
+        # skipped offsets after the polled messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -167,7 +166,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages right before each message; None if all are 0."""
+        """Count the removed messages right before each message; return None if there are none."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -233,7 +232,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Return an error for each message with an event after 2106 or too far in the future."""
+        """Return an error for each message whose event time is after 2106 or too far ahead."""
         column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}
@@ -264,7 +263,7 @@ class Fetcher:
             # error.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Missing values pass this check, because missing values are checked against the schema.
+            # Do not report missing values here, because the format checks them against the schema.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

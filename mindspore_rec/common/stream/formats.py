@@ -2,8 +2,8 @@
 """Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
 A format reads many messages at once, because one row per message is common and a parser call is
-expensive. If several messages cannot be read together, they are halved repeatedly until the bad
-messages are isolated.
+expensive. If several messages cannot be read together, the list of messages is halved repeatedly
+until the bad messages are isolated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BadMessageError(ValueError):
             has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
             message is not in the expected format. A "schema" message has columns or types that
             differ from the schema. A "null" message lacks a required value. A "time" message has an
-            event from the future. A "value" message has a value that is illegal in its column.
+            event time in the future. A "value" message has a value that is illegal in its column.
         detail: description of the defect.
     """
 
@@ -67,7 +67,7 @@ class Decoded(NamedTuple):
     Args:
         rows: rows of all good messages, in order.
         counts: int64, number of rows of each message; 0 for a bad message.
-        bad: error of each bad message, by its index.
+        bad: errors of the bad messages, by the index of the message.
     """
 
     rows: pa.RecordBatch
@@ -105,9 +105,8 @@ class Format(ABC):
     Attributes:
         check: function that raises BadMessageError if rows have values that are illegal in their
             columns. Default: None.
-        sequence_of: function that returns a message's producer and number, or None. Producer and
-            number show which messages are duplicates. Default: None, which means that no message
-            has a number.
+        sequence_of: function that returns a message's producer and number, by which duplicates are
+            detected, or None. Default: None, which means that no message has a number.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `schema` has no
@@ -126,9 +125,9 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that are not empty.
+        """Decode messages that have bytes.
 
-        The function returns the error of a bad message instead of raising it.
+        The errors of bad messages are returned in the result, and not raised.
         """
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
@@ -147,7 +146,8 @@ class Format(ABC):
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
         """Decode the first messages that together fit in `max_decoded_bytes`.
 
-        At least one message is processed. A message that is too large is bad and is not decoded.
+        A message that is too large is bad and is not decoded. At least one message is decoded or
+        refused.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0
@@ -279,8 +279,8 @@ class ArrowFormat(Format):
         self._repeating: list[int] | None = None  # columns whose texts may be there many times
 
     def _weigh(self, value: bytes) -> int:
-        # Arrow accepts a stream without an end marker. So a truncated stream could lose rows
-        # silently.
+        # Check the end marker, because Arrow also accepts a truncated stream, and would then lose
+        # rows silently.
         if not value.endswith(_END):
             raise BadMessageError("format", "an Arrow stream without its end")
         try:
@@ -412,8 +412,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # Arrow's parser reads objects instead of lines. So if an object is split between two
-        # messages, the parser would join the halves.
+        # Check that each line is an object. Otherwise, if an object is split between two messages,
+        # Arrow's parser would join the halves, because it reads objects and not lines.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):
@@ -445,7 +445,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return two numbers of bytes: of a row without texts, and of the largest list element."""
+    """Return the numbers of bytes of a row without texts, and of the largest list element."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaver: take messages of several partitions in an order that does not depend on time.
+"""Interleaver: take messages of several partitions in an order that does not depend on timing.
 
 Partitions take turns. A turn has a fixed number of messages, and duplicates do not count. The
-interleaver waits for messages of the partition that has the turn. So the order depends only on the
-contents of the partitions, and not on the order of arrival. If a sender distributes messages over
-the partitions in turn, the messages keep the sender's order, even if some messages are sent twice.
-The caller may leave an idle partition out of the turns, include the partition again, and add a new
-partition of the topic. The caller must store its decisions about partitions (`journal.py`).
+interleaver waits for messages of the partition that has the turn. The order of messages depends
+only on the contents of the partitions, and not on the order of arrival. If a sender distributes
+messages over the partitions in turn, the messages keep the sender's order, even if some messages
+are sent twice. A caller may skip an idle partition, include the partition again, and add a new
+partition of the topic. The caller must store its decisions about partitions in a journal
+(`journal.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Sequence(NamedTuple):
     Args:
         producer: name of the producer.
         number: sequence number of the message, or `BEGIN`.
-        epoch: epoch of the producer (default 0). Once a partition has had a message of a later
-            epoch, messages of earlier epochs are ignored, because their producer was replaced.
+        epoch: epoch of the producer (default 0). If a message of a later epoch has been taken from
+            a partition, messages of earlier epochs are ignored, because their producer was
+            replaced.
     """
 
     producer: str
@@ -68,7 +70,7 @@ class Block:
         rows: the rows of all messages.
         bad: the messages that could not be decoded to rows, indexed by their position in the block.
         sequences: sequence of each message; None if messages have no sequences. A message is a
-            duplicate if its sequence number is not above the last number of its producer.
+            duplicate if its producer has already sent the same or a greater sequence number.
         size: number of bytes that the block adds to `waiting_bytes`.
         missing: for each message, the number of messages just before this message that were removed
             from the log. Default: none.
@@ -108,15 +110,16 @@ class Interleaver:
     Attributes:
         partitions: the partitions that take turns, ascending.
         offsets: for each partition, the offset of the next message.
-        waiting: partitions that take no turns yet, each with its first offset.
+        waiting: new partitions that get no turns before `add` is called, each with its first
+            offset.
         row: number of rows already taken from the next message in the partition that has the turn.
         idle: partitions that get no turns.
         taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
-        duplicates: number of messages that were left out because a message of the same producer
-            with the same or a greater sequence number had been taken.
+        duplicates: number of messages that were skipped because a message of the same producer with
+            the same or a greater sequence number had been taken.
         epochs: for each partition and producer, the greatest epoch so far.
-        outdated: number of messages left out because their producer was replaced.
+        outdated: number of messages that were skipped because their producer was replaced.
         missing: number of messages that were removed from the log before the stream could take
             them.
     """
@@ -153,7 +156,7 @@ class Interleaver:
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on. The turn passes to the partition at once.
+        """Give turns to a waiting partition from now on, and give it the current turn.
 
         When `add` is called, the partition that has the turn must not have a partly taken message.
         """
@@ -208,7 +211,7 @@ class Interleaver:
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Skip a partition's turns from now on.
+        """Skip a partition until `join` is called.
 
         The partition must not have a partly taken message.
         """
@@ -233,7 +236,7 @@ class Interleaver:
             self._pass_turn()
 
     def _pass_turn(self) -> None:
-        """Pass the turn to the next partition that is not idle, which may be the same partition."""
+        """Pass the turn to the next partition that is not idle; this may be the same partition."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)
@@ -249,8 +252,8 @@ class Interleaver:
             stop: value of the attribute `taken` at which to stop. Default: None, which means no
                 limit.
 
-        Returns: A slice of rows, which may be empty. None if the partition that has the turn has no
-            message yet, or if `stop` is reached.
+        Returns: A slice of rows, which may be empty. The result is None if the partition that has
+            the turn has no message yet, or if `stop` is reached.
         """
         partition = self.current
         if partition is None or not self._blocks[partition]:
@@ -275,7 +278,7 @@ class Interleaver:
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
         """Take up to `most` rows from the block's messages before index `stop`.
 
-        The last message may be partly taken.
+        If `most` ends within a message, only the first rows of this message are taken.
         """
         begin = block.begin(block.place) + self.row
         goal = begin + most
@@ -291,7 +294,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
-        """Take one message or a part of it, unless the message must be left out."""
+        """Take one message or a part of it; skip a message that is a duplicate or outdated."""
         place = block.place
         assert block.sequences is not None
         sequence = block.sequences[place]
@@ -358,8 +361,8 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # If several workers saved the position, other partitions may have partly taken messages
-        # too.
+        # If several workers saved the position, partitions that do not have the turn may have
+        # partly taken messages too.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -398,4 +401,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing. This function is the default of `on_good`."""
+    """Do nothing: the default of the argument `on_good`."""

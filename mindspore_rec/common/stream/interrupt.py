@@ -19,20 +19,20 @@ class Interruption:
     """Context: a first SIGINT or SIGTERM requests a stop, and a second raises KeyboardInterrupt.
 
     While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
-    the first signal raises KeyboardInterrupt at once. So a silent source does not delay the stop. A
-    MindSpore data pipeline still delays the stop, because Python handles a signal only when the
-    pipeline returns the next batch. A stream shares locks with its threads. So the stream raises
-    KeyboardInterrupt only at its next check (`without_signals`).
+    the first signal raises KeyboardInterrupt at once, even if a source has no data for a long time.
+    A MindSpore data pipeline still delays the stop, because Python handles a signal only when the
+    pipeline returns the next batch. A stream raises KeyboardInterrupt only at its next check
+    (`without_signals`), because the stream shares locks with its threads.
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
     MindSpore 2.10 installs its own SIGINT handler with every graph that it compiles or runs, and
     leaves the handler installed. MindSpore's handler sends SIGTERM to the process, and does not
-    replace the SIGTERM handler. So a SIGTERM during a step is treated like SIGINT, and `restore`
-    reinstalls the SIGINT handler after the step.
+    replace the SIGTERM handler. Therefore, this class treats a SIGTERM during a step like SIGINT,
+    and `restore` reinstalls the SIGINT handler after the step.
 
     Args:
-        work: the work that is finished after the first signal, as named in the printed message
+        work: name of the work that is finished after the first signal, for the printed message
             (default "this step").
 
     Attributes:
@@ -81,6 +81,7 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # If the signal has interrupted a print(), a second print() would raise an error.
+        # Use os.write, because if the signal has interrupted a print(), another print() would raise
+        # an error.
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

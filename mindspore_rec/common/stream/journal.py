@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal: storage of decisions that depended on time, so that a restarted stream repeats them."""
+"""Journal: storage of decisions that depended on timing, which a restarted stream repeats."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Decision(NamedTuple):
 class Journal:
     """List of decisions in order. Each decision is on disk before it takes effect.
 
-    By default, a stream's batches do not depend on time, so the stream only makes decisions that
+    By default, a stream's batches do not depend on timing, so the stream only makes decisions that
     add partitions.
 
-    Each of several workers has a separate journal, in a file beside `path`. The file's name ends
-    with the index of the worker and the number of workers.
+    If there are several workers, each worker has a separate journal in the directory of `path`. The
+    file's name ends with the index of the worker and the number of workers.
 
     Args:
-        path: the file, which is made if it is missing. With None, decisions are stored only in
-            memory. Without a file, a restarted process makes new decisions, but training still
-            reads each row once.
+        path: path of the journal's file, which is made if it is missing. With None, decisions are
+            stored only in memory. Without a file, a restarted process makes new decisions, so
+            batches may differ from the first run. Training still reads each row once.
 
     Raises:
         ValueError: the file is not a journal.
@@ -97,7 +97,7 @@ class Journal:
 
         Returns:
             The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
-            With one worker or without a file, the result is this journal.
+            If there is one worker, or this journal has no file, the result is this journal.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -136,13 +136,13 @@ class Journal:
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. An earlier process that is still running has the replaced
-        file open. If the earlier process appends a decision, the append fails, and the new file
-        does not change.
+        The file is made if it is missing. If an earlier process is still running and appends a
+        decision to the replaced file, the append fails, and the new file does not change.
 
         Args:
             check: function that raises an error if this process must not replace the file. After
-                the copy is written, `check` is called. Then the copy is renamed to its final name.
+                the copy is written, `check` is called, and then the copy is renamed to its final
+                name.
                 Default: a function that never raises.
 
         Raises:

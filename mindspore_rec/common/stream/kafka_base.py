@@ -39,8 +39,8 @@ def ensure_topic(
 ) -> int:
     """Create a topic if it is missing.
 
-    In a new topic, the timestamp of a message is the broker's time. With the senders' timestamps,
-    the broker would refuse messages of a process whose clock is more than an hour ahead.
+    In a new topic, the timestamp of a message is the broker's time, and not the sender's time. A
+    broker refuses messages whose timestamp is more than an hour ahead of its clock.
 
     Args:
         brokers: "host:port" of Kafka, or several addresses.
@@ -75,7 +75,7 @@ def ensure_topic(
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])
         except kafka.errors.KafkaConnectionError as error:
-            # The broker answered the first request and then disappeared. It may return soon.
+            # The broker answered the first request and then disappeared, but may return soon.
             if time.monotonic() > give_up:
                 raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
             time.sleep(0.5)

@@ -14,10 +14,10 @@ class NotedBatches:
     """Record of the offsets that a consumer of Kafka skips because of transactions.
 
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
-    committed messages also skips the messages of aborted transactions. The skipped offsets look
-    like messages that compaction has removed. A consumer also cannot read a message with a header
-    name that is not UTF-8, and would retry forever. This class makes the consumer decode a
-    malformed header name with replacement characters.
+    committed messages also skips the messages of aborted transactions. Offsets that are skipped
+    because of transactions look like offsets of messages that compaction has removed. A consumer
+    also cannot read a message with a header name that is not UTF-8, and would retry forever. This
+    class makes the consumer decode a malformed header name with replacement characters.
 
     Args:
         consumer: consumer of kafka-python 3 that has not read a message yet.
@@ -31,7 +31,7 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Drop all recorded offsets. Call this method before reading begins at other offsets."""
+        """Drop all recorded offsets. Call this method before you seek to new offsets."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
@@ -76,7 +76,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             return batch
 
     class PartitionRecords(base):
-        """Fetched records of a partition. The class records batches that contain no messages."""
+        """Fetched records of a partition, which also record the batches without messages."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
             return super()._unpack_records(place, Records(place.partition, records), *deserializers)
@@ -91,7 +91,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
 
 
 class _Replacing(bytearray):
-    """Bytes whose slices are decoded with replacement characters for malformed UTF-8."""
+    """Bytes whose slices decode malformed UTF-8 to replacement characters."""
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)

@@ -51,9 +51,9 @@ class KafkaSource(StreamSource):
         dead_letters: topic for bad messages, which is made if it is missing, or a
             `DeadLetterPolicy` with the topic. Default: None, which means that the first bad message
             raises an error.
-        kafka_options: settings of `kafka.KafkaConsumer` and, with `dead_letters`, of
-            `KafkaProducer` and `KafkaAdminClient` too, such as `security_protocol` or
-            `sasl_mechanism`. Default: none.
+        kafka_options: settings of `kafka.KafkaConsumer`, such as `security_protocol` or
+            `sasl_mechanism`. With `dead_letters`, also settings of `KafkaProducer` and
+            `KafkaAdminClient`. Default: none.
         **options: as for `StreamSource`.
 
     Raises:

@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# Errors after which kafka-python drops messages that may be sent again.
+# If kafka-python drops a message with one of these errors, the message may be sent again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -50,11 +50,10 @@ class KafkaWriter:
     producer sends all unconfirmed messages in their original order. Some unconfirmed messages may
     already be in the log. Readers such as `DataReceiver` detect repeated messages by the numbers
     that the sender adds. For all other readers, `still_missing` returns the messages that the log
-    does not have yet. The writer never drops a single message, because later messages would then
-    follow a gap.
+    does not have yet. The writer never skips a message, because the log would then have a gap.
 
-    kafka-python's producer accepts any number of messages. While 64 MiB of messages are in flight,
-    `send` waits.
+    `send` waits while 64 MiB of messages are in flight, because kafka-python's producer has no such
+    limit.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LeftOut: report messages that a stream ignores, and messages that were removed unread."""
+"""LeftOut: report skipped messages, and messages that the log removed before they were read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class LeftOut:
-    """Reporter of messages that the log removed unread, and of messages of replaced senders.
+    """Reporter of messages that were removed unread, and of messages of replaced senders.
 
-    Each time the number of removed or ignored messages has doubled, a warning is logged.
+    A warning is logged each time the number of reported messages has doubled.
 
     Args:
         on_missing: reaction to messages that the log removed: "warn" for a warning, "stop" for an
@@ -38,7 +38,7 @@ class LeftOut:
         self._missing_reported = self._outdated_reported = 0
 
     def watch(self, order: Interleaver) -> None:
-        """Report the messages that an interleaver leaves out."""
+        """Report the messages that an interleaver skips."""
 
         def report_missing(partition: int, offset: int, count: int) -> None:
             self._report_missing(partition, offset, count, order.missing)

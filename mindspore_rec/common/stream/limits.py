@@ -23,28 +23,27 @@ class StreamLimits:
             is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
-            Default: no ranges. The stream's format needs a schema with the columns of
-            `value_ranges`.
-        max_future_seconds: an event may be later than the timestamp of its message by at most this
-            many seconds, at least 0. If an event exceeds this limit, its message is bad. Default:
-            None, which means no limit. The stream needs `event_time`.
+            Default: no ranges. The format of a stream with `value_ranges` needs a schema with these
+            columns.
+        max_future_seconds: number of seconds, at least 0, by which an event may be later than the
+            timestamp of its message. If an event exceeds `max_future_seconds`, its message is bad.
+            Default: None, which means no limit. A stream with `max_future_seconds` needs
+                `event_time`.
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: maximum seconds, above 0, for which the stream waits for a partition that
-            has no messages. After this wait, the stream continues without the partition until the
-            partition has messages again. Default: None, which means to wait forever.
+            has no messages. After `skip_idle_seconds`, the stream continues without the partition
+            until the partition has messages again. Default: None, which means to wait forever.
         max_wait_seconds: maximum seconds, above 0, for which rows wait until a batch is full.
             Default: None, which means to wait forever. `skip_idle_seconds` and `max_wait_seconds`
-                do not end a
-            wait for a message that was in the topic when reading began.
+            do not end a wait for a message that was in the topic when reading began.
         buffer_bytes: bytes of messages to read ahead, at least 1 (default 64 MiB), in equal shares
             for the partitions. If a partition's waiting messages take more than the partition's
-            share, reading from the partition pauses until half of the share is free. The greater of
-            a message's stored size and decoded size counts.
+            share, reading from the partition pauses until half of the share is free. A message
+            counts with its stored size or its decoded size, whichever is greater.
         on_missing: reaction if messages are missing in the middle of a partition, for example
-            because compaction removed them before they were read. "warn" (the default) writes a
-            warning to the log each time the number of missing messages has doubled. "stop" raises a
-            LookupError.
+            because of compaction. "warn" (the default) writes a warning to the log each time the
+            number of missing messages has doubled. "stop" raises a LookupError.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return a separate topic with the name `topic`, which the first call makes."""
+        """Return another topic, named `topic`; the first call with a name makes the topic."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

@@ -15,7 +15,7 @@ from mindspore_rec.common.stream.limits import StreamLimits
 __all__ = ["LIMITS", "POLICY", "takes_sequence_of"]
 
 LIMITS = InSettings("limits", StreamLimits, [each.name for each in fields(StreamLimits)])
-"""Former arguments of a stream that are fields of its limits."""
+"""Former arguments of a stream that are now fields of `StreamLimits`."""
 
 POLICY = InSettings(
     "dead_letters",
@@ -23,7 +23,7 @@ POLICY = InSettings(
     [each.name for each in fields(DeadLetterPolicy) if each.name != "topic"],
     first="topic, ",
 )
-"""Former arguments of a stream that are fields of the policy on bad messages."""
+"""Former arguments of a stream that are now fields of `DeadLetterPolicy`."""
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
 

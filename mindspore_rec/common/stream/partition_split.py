@@ -53,9 +53,9 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         states: states of streams over different partitions of one topic.
 
     Raises:
-        ValueError: a stream has made decisions that depended on time. With a different number of
-            workers, these decisions cannot be repeated. The error is also raised if the states are
-            from different topics, or if two states have the same partition.
+        ValueError: a stream has made decisions that depended on timing. Decisions that depended on
+            timing cannot be repeated with a different number of workers. ValueError is also raised
+            if the states are from different topics, or if two states have the same partition.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -122,14 +122,15 @@ def state_of_partitions(
 ) -> dict[str, Any]:
     """Return the state from which a stream of the partitions `partitions` resumes.
 
-    The counts over all partitions are in the state of the worker that has the first partition.
+    The counts of the whole topic, over all partitions, are in the state of the worker that has the
+    first partition.
 
     Args:
         partitions: the partitions in ascending order.
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: a partition is in no state, or a partition moves to another worker and the
+        ValueError: no state contains a partition, or a partition moves to another worker, but the
             states cannot be merged.
     """
     merged = merged_state(states)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience: decide by the clock how a stream that waits for messages continues."""
+"""Patience: decide by the clock what a stream that waits for messages does next."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Verdict(NamedTuple):
     """Next action of a stream that waits for messages.
 
     Args:
-        kind: "wait", "cut", "leave" or "end". With "wait", the stream continues to wait. With
-            "cut", the batch ends now, with fewer rows than the batch size. With "leave", the
-            partition that has the turn is left out of the turns. With "end", the stream ends, and
-            the rows of the unfinished batch are not returned.
+        kind: "wait", "cut", "leave" or "end". With "wait", the stream waits up to `seconds` for
+            messages. With "cut", the batch ends now, with fewer rows than the batch size. With
+            "leave", the partition that has the turn gets no turns until it has messages again. With
+            "end", the stream ends, and the rows of the unfinished batch are not returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
     """
@@ -69,7 +69,7 @@ class Patience:
         self._began = self._last_row = now
 
     def message_came(self) -> None:
-        """Record that a message was taken; this ends all waits for partitions."""
+        """Record that a message was taken, and end all waits for partitions."""
         self._waits.clear()
 
     def rows_came(self, now: float) -> None:
@@ -78,7 +78,7 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that no rows wait for a full batch any more."""
+        """Record that the batch ended, so that no rows wait for further rows."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
@@ -98,8 +98,8 @@ class Patience:
 
         Args:
             now: the time.
-            looked: start time of the newest poll that has returned. Idle time counts only up to
-                `looked`, because messages may have arrived unseen during a pause of the process.
+            looked: start time of the newest poll that has returned. The time after `looked` does
+                not count as idle time, because new messages may not have been polled yet.
             may_decide: whether a decision may be made at the next message. No decision may be made
                 inside a message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.

@@ -20,7 +20,7 @@ class Progress:
         event_column: column with the time of events; None without such a column.
 
     Attributes:
-        event_column: that column.
+        event_column: the argument `event_column`.
         batches: batches read from the stream over all runs.
         rows: rows read from the stream over all runs.
         watermark: latest event time of all batches, in seconds since 1970; None without event

@@ -2,7 +2,8 @@
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
 A data object that only passes on a stream's batches, such as an iterable with a length, can hide
-the stream from the training. The watch detects a hidden stream when the stream is read.
+the stream from the training. `ReadWatch` detects a hidden stream when the training reads from the
+stream.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ class ReadGivenUpError(Exception):
 
 
 class ReadLaterError(Exception):
-    """Error that interrupts a wait for messages. The reader will request the batch again later.
+    """Error that interrupts a wait for messages; the reader requests the batch again later.
 
-    The stream keeps the rows of the unfinished batch. Only a source with `reads_on` may be
-    interrupted by this error.
+    The stream keeps the rows of the unfinished batch. Raise ReadLaterError only for a source with
+    `reads_on`.
     """
 
 
 class ReadWatch:
-    """Watch of a training's reads; while the watch is on, a read of an unknown stream fails.
+    """Watch that raises an error if the training reads a stream whose position is not saved.
 
     Args:
         known: streams whose position is saved.
         pipelines: True if the training reads in the threads of MindSpore's pipelines.
-        refusal: message of the ValueError.
+        refusal: text of the ValueError that `check_read` raises.
     """
 
     def __init__(self, known: list[Any], pipelines: bool, refusal: str) -> None:
@@ -79,7 +80,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
     Args:
         on_wait: function that a stream calls several times per second while it waits for messages.
-            The function may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
+            `on_wait` may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
             Default: None.
     """
     before = getattr(_local, "reading", False)
@@ -93,7 +94,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
 @contextmanager
 def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
-    """Call a function while a stream that is read inside the context waits for messages.
+    """Call `on_wait` while a stream that is read in the context waits for messages.
 
     Args:
         on_wait: as for `reading`.
@@ -112,8 +113,8 @@ def still_waiting() -> None:
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
             stream returns to the end of its last batch.
-        ReadLaterError: the reader first does different work, and will request the batch again.
-            After a `ReadLaterError`, the stream keeps its position.
+        ReadLaterError: the reader does other work first, and then requests the batch again. After a
+            `ReadLaterError`, the stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -124,10 +125,10 @@ def still_waiting() -> None:
 def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
 
-    Use `without_signals` for code that takes locks. If an exception came after the lock was
-    acquired and before the `with` block began, the lock would stay locked, and other threads would
-    wait forever. Code in the context must call `still_waiting` while it waits. `still_waiting`
-    raises the exception of a received signal.
+    Use `without_signals` for code that takes locks. A KeyboardInterrupt between acquiring a lock
+    and the beginning of the `with` block would leave the lock locked, and other threads would wait
+    forever. Code in the context must call `still_waiting` while it waits. `still_waiting` raises
+    the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamSource: batches of rows from a topic, which are the same after every restart."""
+"""StreamSource: make batches of a topic's rows; a restarted stream makes the same batches."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ _MOST = (1 << 62) - 1
 class StreamSource:
     """Source of batches of a topic's rows. The source's state is the position in the topic.
 
-    Batches depend on the contents of the topic and on the initial state, but not on time. A batch
+    Batches depend on the contents of the topic and on the initial state, but not on timing. A batch
     has `batch_size` rows, unless `max_wait_seconds` or `StopWhen.idle_seconds` ends it earlier.
-    Partitions take turns of a fixed number of messages (`Interleaver`). So a run that resumes from
-    a saved state gets exactly the batches of an uninterrupted run.
+    Partitions take turns of a fixed number of messages (`Interleaver`). Therefore, a run that
+    resumes from a saved state gets exactly the batches of an uninterrupted run.
 
-    Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
-    `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
-    `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
-    the decisions that depended on time. Without a journal, a restarted stream still yields each row
-    once, but possibly in different batches.
+    The limits `skip_idle_seconds` and `max_wait_seconds` lower the latency, but with these limits a
+    batch depends on the arrival times of messages. If you set `skip_idle_seconds` or
+    `max_wait_seconds`, pass a `journal`. For a restart, the journal stores the decisions that
+    depended on timing. Without a journal, a restarted stream still yields each row once, but
+    possibly in different batches.
 
-    A new partition of the topic is read from its beginning. The partition gets turns once it has a
-    message and all messages that were in the topic when reading began have been taken. The journal
-    also stores the decision to add a partition.
+    A new partition of the topic is read from its beginning. The new partition gets no turns before
+    it has a message, and before all messages that were in the topic when reading began have been
+    taken. The journal also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
@@ -87,15 +87,16 @@ class StreamSource:
             message. Default: all partitions, including partitions that are added to the topic
             later.
         start: start position if no state is loaded: "earliest", "latest", or offsets by partition.
-            Offsets are also used for partitions that are missing in a loaded state. Default:
+            If a loaded state lacks a partition, the partition's offset in `start` is used. Default:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
-            message with an event after 2106 (2**32 - 1 seconds) is bad.
+            message with an event time after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
             bad messages. Default: None, which means that the first bad message raises an error.
-        journal: storage of decisions that depend on time. Each of several workers writes a separate
-            journal beside `journal`. Default: a journal in memory.
+        journal: storage of decisions that depend on timing. If there are several workers, each
+            worker writes a separate journal in the directory of `journal`. Default: a journal in
+            memory.
         stop: conditions that end the stream. Default: never.
 
     Attributes:
@@ -105,8 +106,8 @@ class StreamSource:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        LookupError: the next messages were deleted, or the topic was made anew, while batches were
-            read.
+        LookupError: while batches were read, the next messages were deleted, or the topic was
+            deleted and made again.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -197,7 +198,7 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read, in ascending order, including partitions without a turn so far."""
+        """Partitions to read, in ascending order, including partitions that get no turns yet."""
         return list(self._assigned.partitions)
 
     @property
@@ -216,7 +217,7 @@ class StreamSource:
         Worker w reads the partitions with the indexes w, w + workers, ... in this stream's list of
         partitions. A worker's batches have `batch_size / workers` rows, rounded to a whole number.
         Each partition continues at its saved position, even if the number of workers has changed
-        since the save.
+        since the state was saved.
 
         Args:
             worker: index of this worker, from 0.
@@ -228,7 +229,7 @@ class StreamSource:
         Raises:
             ValueError: the number of partitions or `batch_size` is below the number of workers, or
                 a loaded state cannot be used with this number of workers.
-            RuntimeError: batches have been taken, or the stream was split in another way before.
+            RuntimeError: batches have been taken, or an earlier call split the stream differently.
         """
         assigned = self._assigned
         if assigned.split == (worker, workers):
@@ -255,7 +256,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Use a separate journal for this worker, because no other worker reads its partitions.
+        """Use a separate journal, because no other worker reads this worker's partitions.
 
         Args:
             worker: index of this worker, from 0.
@@ -277,8 +278,8 @@ class StreamSource:
     def read_alike(self, worker: int) -> None:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
-        Different workers may detect a new partition at different batches. So only a restart adds
-        new partitions (see `add_partitions`).
+        Different workers may detect a new partition at different batches. If all workers read the
+        same messages, only a restart adds new partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -286,11 +287,11 @@ class StreamSource:
     # ---- partitions that the topic gets later
 
     def limit_partitions(self, partitions: Collection[int]) -> None:
-        """Read only the partitions in `partitions`, which all workers know.
+        """Read only the partitions in `partitions`. All workers must pass the same partitions.
 
         Args:
-            partitions: indexes of the partitions that all workers know. Call this method before you
-                load a state or take a batch.
+            partitions: indexes of the partitions. Call this method before you load a state or take
+                a batch.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -300,7 +301,7 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the partitions that have messages to read but take no turns yet."""
+        """Return the new partitions that have messages to read but get no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
@@ -318,9 +319,9 @@ class StreamSource:
     def add_partitions_when_saved(self) -> None:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
-        The method is for a reader that writes its state to disk before it continues. The state
-        records the decision. So if the reader repeats its output since the previous state, the
-        output is unchanged.
+        Call this method in a reader that writes its state to disk before it continues. The state
+        records the decision to add partitions, so that a restarted reader repeats exactly its
+        output since the previous state.
         """
         self._decisions.adds = "asked"
 
@@ -347,7 +348,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of partitions that take no turns yet."""
+        """Return the first offsets of new partitions that get no turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
@@ -418,7 +419,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Prepare partitions that take no turns yet. Return a watch that detects new partitions."""
+        """Prepare new partitions, and return a watch that detects further new partitions."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"
@@ -455,8 +456,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # If the batch size has changed, a full batch may already have ended at the decision's
-        # message.
+        # Do not end an empty batch. With a new batch size, a full batch may have ended just before
+        # the decision's message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -533,7 +534,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that, besides the topic and time, determine the rows of a batch."""
+        """Settings that determine the rows of a batch, apart from the messages and timing."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -546,7 +547,7 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Make the next batches with other settings, such as the settings of an earlier run."""
+        """Set batch size and turn for the next batches, for example to repeat an earlier run."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
@@ -560,11 +561,11 @@ class StreamSource:
         """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: path of the file, which is used if the stream has no journal on disk.
+            path: path of the file. Ignored if the stream has a journal on disk.
             check: as for `Journal.taken_over`.
 
         Returns:
-            True if the file exists. The file is made if decisions may depend on time.
+            True if the file exists. The file is made if decisions may depend on timing.
 
         Raises:
             ValueError, OSError: the errors that `Journal` raises.
@@ -579,7 +580,7 @@ class StreamSource:
 
     @property
     def lacks_decisions_by_time(self) -> bool:
-        """True if some of the missing decisions may have depended on time.
+        """True if the journal lacks decisions that may have depended on timing.
 
         Missing decisions that only added partitions are harmless, because the state contains the
         added partitions.
@@ -608,7 +609,7 @@ class StreamSource:
 
     @property
     def lag(self) -> int:
-        """Known number of the topic's messages that are not in any batch yet."""
+        """Approximate number of the topic's messages that are not in any batch yet."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
             next_ones = {**self._order.offsets, **self._order.waiting}
@@ -621,7 +622,7 @@ class StreamSource:
 
     @property
     def missing(self) -> int:
-        """Number of messages, over all runs, that the log removed before they were read."""
+        """Number of messages, over all runs, that the log removed before the stream read them."""
         return self._order.missing
 
     @property
@@ -647,12 +648,12 @@ class StreamSource:
         dead-letter topic.
 
         Args:
-            batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead must pass `batches`. The object remembers the last
+            batches: return the position after this number of batches, counted over all runs. A
+                training that reads batches ahead must pass `batches`. The source remembers its last
                 1024 positions. Default: the position after the last batch.
 
         Raises:
-            ValueError: the object does not remember the position after `batches` batches.
+            ValueError: the source does not remember its position after `batches` batches.
         """
         self._bad.flush()
         with self._changed:

@@ -85,7 +85,7 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
     Args:
         state: the state to check.
         topic: name of the stream's topic.
-        partitions: the partitions to read. The state may lack new partitions.
+        partitions: the partitions to read. `state` may lack partitions that are new in the topic.
         topic_id: id of the present topic; None if the id is not checked.
 
     Raises:

@@ -18,14 +18,14 @@ class StopWhen:
 
     Args:
         batches: number of batches of this run, at least 1.
-        seconds: maximum seconds since the first batch was requested, above 0. Rows that wait for a
-            full batch stay in the topic.
+        seconds: maximum seconds since the first batch was requested, above 0. Rows of an incomplete
+            batch are not returned and stay in the topic.
         watermark: event time in seconds since 1970. If a batch has an event at or after the time
             `watermark`, the stream ends after this batch.
         idle_seconds: maximum seconds, above 0, without a new row; measured up to the newest poll of
-            the topic. The rows read so far become the last batch, which may be small. If one of
-            several partitions is silent, rows that wait for this partition's messages stay in the
-            topic.
+            the topic. The rows read so far become the last batch, which may be small. If only some
+            partitions have new messages, these messages may wait for another partition's turn.
+            The waiting messages stay in the topic.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -78,6 +78,7 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            # A running poll may take long, so the wait for its end must not become a busy loop.
+            # Wait at least for a short time, because a running poll may take long, and this wait
+            # must not become a busy loop.
             times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

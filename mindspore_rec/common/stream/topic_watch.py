@@ -24,7 +24,8 @@ class TopicWatch:
         wanted: function that takes all partitions of the topic and returns the partitions to read;
             None if the partitions are fixed.
         known: the topic's id when reading began; None without an id.
-        read_soon: True if this run reads new partitions. If False, a restart reads new partitions.
+        read_soon: True if this run reads new partitions. If False, new partitions are read only
+            after a restart.
     """
 
     def __init__(

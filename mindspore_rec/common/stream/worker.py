@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureWorker: send features of raw rows; a kill causes neither loss nor duplicates."""
+"""FeatureWorker: send the features of raw rows exactly once, even after a kill."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _REPEATED = ("batch_size", "turn_messages", "message_rows", "num_shards", "full_
 class FeatureWorker:
     """Worker that sends the batches of a stream into a channel.
 
-    At intervals, the worker saves one state. The state consists of four parts: the position in the
+    The worker saves its state at intervals. The state consists of four parts: the position in the
     stream, the transform's state, the next message's sequence number, and the settings that
     determine each message's rows. After a kill, the worker resumes from the last state. The worker
-    repeats the messages that followed the state, with their old sequence numbers. Receivers drop
-    repeated messages.
+    sends the messages after this state again, with the same sequence numbers as before. Receivers
+    drop repeated messages.
 
     A worker may be restarted with new values of `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings first repeats, with the old
-    settings, the messages that followed the state. From the next batch on, the worker uses the new
-    settings. Other settings of the source, such as `value_ranges`, may change only after an orderly
-    end. After an orderly end, no message follows the state. The transform may change if the new
-    transform makes as many rows from each batch as the old transform.
+    `full_batch`, or after shards were added. A worker with new settings first uses the old settings
+    to repeat the messages after the state. From the next batch on, the worker uses the new
+    settings. Other settings of the source, such as `value_ranges`, may change only if `run`
+    returned normally, so that no messages must be repeated. The transform may be replaced by a
+    transform that makes the same number of rows from each batch.
 
-    The source's journal stores decisions that depend on time (`max_wait_seconds`,
+    The source's journal stores decisions that depend on timing (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
     journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
@@ -58,8 +58,9 @@ class FeatureWorker:
     Args:
         dataset: the stream with its transform.
         sender: sender with a `sender_name` that no other worker uses.
-        state_path: file of the state, in an existing directory. The worker resumes from an existing
-            file, and writes a missing file at once.
+        state_path: file of the state, in an existing directory. If the file exists, the worker
+            resumes from its state. If the file is missing, the worker writes an initial state at
+            once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
@@ -68,9 +69,9 @@ class FeatureWorker:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to a different stream or sender. A missing state is an error
-            if a worker with this name has saved a state before. The error is also raised if the
-            messages that followed the state cannot be repeated, because a setting has changed or
-            the journal is missing.
+            if a worker with this name has saved a state before. An error is also raised if the
+            worker cannot repeat the messages after the state, because a setting has changed or the
+            journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -139,8 +140,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # After `take_over`, an earlier worker on any host sends no valid message and saves no
-        # state. So no earlier worker can change the state or the journal any more.
+        # After `take_over`, earlier workers on all hosts send no valid messages, and can change
+        # neither the state nor the journal.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -193,7 +194,8 @@ class FeatureWorker:
         Args:
             last: sequence number of the last sent message.
             lost: True if the journal lacks decisions.
-            fixed: old values of settings that have changed although changes are not allowed.
+            fixed: old values of the settings that have changed, but must not change before the
+                messages are repeated.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
@@ -220,15 +222,15 @@ class FeatureWorker:
     def run(self) -> int:
         """Send batches until the stream ends or a signal arrives; return the sent batches' count.
 
-        The state is saved at the end. After a signal, the current batch is sent first. A second
-        signal raises KeyboardInterrupt.
+        The state is saved at the end. After a signal, `run` sends the current batch and then ends.
+        A second signal raises KeyboardInterrupt.
 
         Raises:
             ReplacedError: another worker has taken over the state.
             RuntimeError: this worker has already run, or messages could not be written to the
                 channel.
             Exception: an error of the stream or the transform. The next worker repeats all messages
-                that this worker sent after the save of the state.
+                that this worker sent after it saved the state.
         """
         self._check_lock()
         try:
@@ -270,7 +272,8 @@ class FeatureWorker:
             if repeated and self._then is not None:
                 self._apply(self._then)
                 self._then = None
-            # The new settings must be in the state before a message with the new settings is sent.
+            # Save the new settings in the state before the first message with the new settings is
+            # sent.
             if repeated or time.monotonic() >= saved + self._save_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -288,7 +291,7 @@ class FeatureWorker:
 
         Raises:
             ReplacedError: another worker has taken over the state.
-            RuntimeError: messages did not get into the channel, or this worker has ended.
+            RuntimeError: messages could not be written to the channel, or this worker has ended.
         """
         self._check_lock()
         self._dataset.source.add_waiting_partitions()
@@ -301,8 +304,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes the partial file. After the removal, an old worker cannot
-        # rename the partial file, and so does not replace the new worker's state.
+        # A new worker removes the partial files of earlier workers, so that an earlier worker
+        # cannot rename its partial file and replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))
@@ -363,7 +366,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove partial files that earlier workers left beside a file."""
+    """Remove the partial files that earlier workers left in the directory of a file."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):

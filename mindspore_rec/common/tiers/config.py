@@ -26,10 +26,10 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 class CacheConfig:
     """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
-    A row (value, optimizer state, metadata) is stored in the highest tier with room for the row.
-    If a tier has more rows than its limit, some of its rows are demoted to the next tier. A lookup
-    in training promotes the rows that it reads. A row is identical, bit for bit, in every tier.
-    Without a config, all rows are in host memory.
+    A row (value, optimizer state, metadata) is stored in the highest tier that has space for the
+    row. If a tier has more rows than its limit, some of its rows are demoted to the next tier. A
+    lookup in training promotes the rows that it reads. A row is identical, bit for bit, in every
+    tier. Without a config, all rows are in host memory.
 
     One config may serve several tables. Each table has separate limits, a separate directory and
     separate Redis keys.
@@ -53,25 +53,25 @@ class CacheConfig:
             recently trained rows are demoted first. With 'lfu', the rows that training has looked
             up least often are demoted first. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
-            are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup
-            reads the missing rows itself, during the step. Default: 2.
+            are read ahead are promoted while earlier steps run. With `prefetch=0`, each lookup in a
+            step reads the rows that are missing in host memory. Default: 2.
         leftover: action if an earlier run has left rows under this table's name, in the SSD
             directory or on the Redis server. The action 'refuse' raises an error and keeps the
-            rows, and 'discard' deletes the rows. The action 'keep' makes the rows part of this
-            table; row size, dtypes and optimizer must be the same as in the earlier run. Default:
+            rows, and 'discard' deletes the rows. The action 'keep' adds the rows to this table,
+            which must have the row size, dtypes and optimizer of the earlier run. Default:
             'refuse'.
 
     Attributes:
-        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
-            True without an SSD tier.
+        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`. Without an SSD
+            tier, their values are None, None and True.
 
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: an argument is out of range, or has no effect in combination with the other
             arguments.
 
-    The class is modelled on `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and on the three
-    storages of Rec SDK.
+    `CacheConfig` is modelled on `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and on the
+    three storages of Rec SDK.
 
     Example:
         >>> config = CacheConfig(host_rows=1_000_000, ssd=SsdConfig("rows", max_bytes=10 << 30))

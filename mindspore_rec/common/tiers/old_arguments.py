@@ -12,7 +12,7 @@ from mindspore_rec.common.tiers.ssd_config import SsdConfig
 __all__ = ["POSITIONS", "SSD_FIELDS", "InSsd", "ssd_of"]
 
 SSD_FIELDS = {"ssd_path": "path", "ssd_bytes": "max_bytes", "ssd_direct": "direct"}
-"""Field of an `SsdConfig` by the argument that it was."""
+"""Fields of `SsdConfig`, by the names of the old arguments."""
 
 POSITIONS = (
     "device_rows",
@@ -27,7 +27,7 @@ POSITIONS = (
     "leftover",
     "ssd_direct",
 )
-"""Arguments of a `CacheConfig` as they could be given by position."""
+"""Names of the positional arguments of `CacheConfig` in earlier versions, in order."""
 
 
 class InSsd:
@@ -36,7 +36,7 @@ class InSsd:
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments by `ssd`, with a warning for each argument.
 
-        If the call also has `ssd`, the old arguments change the fields of `ssd`. So
+        If the call also has `ssd`, the old arguments change the fields of `ssd`. Therefore,
         `dataclasses.replace` of a config accepts old arguments too.
         """
         old = {name: named.pop(name) for name in SSD_FIELDS if name in named}

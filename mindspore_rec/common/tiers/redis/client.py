@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send packed commands to Redis servers, and retry while a server is unavailable.
 
-A call sends all commands to all servers before it waits for the first reply. The call uses one
+A call sends all commands to all servers before it waits for the first reply. Each call uses one
 connection per server. Two calls never use the same connection at the same time. Connections stay
 open for later calls.
 """
@@ -66,15 +66,15 @@ class Command:
         self.asked: Address | None = None  # node to try once, from an ASK redirection
 
     def parts(self) -> Packed:
-        """Return the bytes to send; for a redirected command, the bytes of ASKING come first."""
+        """Return the bytes to send, which begin with ASKING after an ASK redirection."""
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    A fork copies the lock, which a thread of the parent process may have locked. The parent's
-    thread does not exist in the forked process, so the copy would never be unlocked.
+    A fork copies the lock. If a thread of the parent process has locked the lock, the copy would
+    never be unlocked, because the thread does not exist in the forked process.
 
     Args:
         subject: name of the tier in error messages.
@@ -138,12 +138,11 @@ class Client:
 
         Args:
             commands: the commands.
-            greet: True if the tier first checks, on each new connection, that the server lost no
-                rows.
+            greet: True to check first, on each new connection, that the server lost no rows.
 
         Raises:
             RemoteUnavailableError, RemoteFullError: no attempt succeeded within `retry_seconds`.
-            RemoteError: the server refused a command, and a retry cannot help.
+            RemoteError: the server refused a command, and a retry cannot succeed.
         """
         self._lock.check_owner()
         if self._closed:
@@ -188,7 +187,7 @@ class Client:
             time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
 
     def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
-        """Try every command once. Return the last error that a retry may resolve, or None."""
+        """Try every command once. Return the last error for which a retry may succeed, or None."""
         if self.nodes.stale:
             try:
                 self.nodes.refresh()
@@ -238,7 +237,7 @@ class Client:
         """Read the replies of a command, and return the first error among them, or None.
 
         Raises:
-            RemoteError: the last reply cannot be a reply to this command.
+            RemoteError: the form of the last reply does not fit the command.
         """
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
@@ -256,7 +255,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and pass the error to `_judge`."""
+        """Record a redirection or a change of the cluster, and return the error from `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -267,17 +266,17 @@ class Client:
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
         """Handle a broken connection.
 
-        Return the error, or raise a RemoteError if no retry can resolve the error.
+        Return the error if a retry may succeed. Otherwise, raise a RemoteError.
         """
         for command in group:
             command.asked = None
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """Return the error if a retry may resolve the error.
+        """Return `error` if a retry may succeed.
 
         Raises:
-            RemoteError: a retry cannot help.
+            RemoteError: a retry cannot succeed.
         """
         if is_final(error):
             raise RemoteError(f"{self.subject}: {type(error).__name__}: {error}") from error
