@@ -93,7 +93,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Map each old cell's `id` to the new cell; with `back`, map new cells to old cells."""
+        """Map the `id` of each old cell to the new cell, or the reverse if `back` is True."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}

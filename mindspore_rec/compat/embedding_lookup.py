@@ -53,7 +53,7 @@ class EmbeddingLookup(VocabularyLookup):
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
         vocab_cache_size: rows in the device cache; with a device cache, the table is in host
-            memory, for either value of `target`. The argument has MindSpore's name, and means
+            memory, for either value of `target`. This argument of MindSpore is equivalent to
             `cache=CacheConfig(device_rows=...)`. With 0, there is no device cache. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.

@@ -171,7 +171,8 @@ void CudaDevice::Upload(const void* from, size_t bytes, void* to) {
   }
 }
 
-// The device copies into one piece while the host copies out of another piece.
+// Copies from device memory to host memory in pieces: while the device fills one piece, the host
+// copies the previous piece.
 void CudaDevice::Download(const void* from, size_t bytes, void* to) {
   struct Part {
     Piece* piece;

@@ -171,8 +171,8 @@ struct SoftmaxArguments {
   Rows x, gradient;
 };
 
-// Multiplies each group of x by the group's column of `scales`. Writes the products to target, or
-// adds them to target.
+// Multiplies each group of x by the group's column of `scales`. Writes the products to `target`, or
+// adds the products to `target`.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;

@@ -31,7 +31,7 @@ class KernelDevice : public DenseDevice {
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
-// Returns the device whose loops this thread calls. The functions in `Elementwise` have no device
+// Returns the current device of this thread. The functions in `Elementwise` have no device
 // argument, so these functions call CurrentKernelDevice. `Begin` sets the current device, and `End`
 // clears it.
 KernelDevice& CurrentKernelDevice();

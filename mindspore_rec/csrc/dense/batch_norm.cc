@@ -266,7 +266,7 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // If the batch's own statistics are used, `dx` receives the gradient of the activation's input.
+  // If the statistics come from the batch, `dx` receives the gradient of the activation's input.
   // `BatchStatistics` later turns `dx` into the gradient of the input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,

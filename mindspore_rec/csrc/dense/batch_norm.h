@@ -42,7 +42,7 @@ struct BatchNormMemory {
 // by rows - 1). With fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// The last layer of a stage: computes mean and variance of the batch. Only this layer and
+// Computes the mean and variance of the batch, as the last layer of a stage. Only this layer and
 // `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:

@@ -46,7 +46,7 @@ std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
   return widths;
 }
 
-// Returns the host's run with the same slices as the device's run.
+// Returns a copy of `given` with the device and the slices of `run`.
 BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
   BatchRun host = given;
   host.device = run.device;
@@ -109,7 +109,7 @@ void DeviceProgram::Release() {
   }
 }
 
-// True if the values of one more forward pass may be kept for the backward pass.
+// Returns whether the program may keep the values of one more forward pass for its backward pass.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
   size_t bytes = kept_.front()->bytes();  // the next pass takes about as many

@@ -82,7 +82,7 @@ struct NumberCurves {
 };
 
 // The waves of a number x are first sin(2 pi f x) for all its frequencies f, and then cos(2 pi f
-// x). The output is relu(weight waves + bias).
+// x). The output is relu(weight w + bias), where w is the vector of waves.
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
@@ -150,8 +150,8 @@ struct Elementwise {
                            Block gradient);
 
   // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits,
-  // multiplied by `scale`. On a device, the pointer is null, because the loss always runs on the
-  // host.
+  // multiplied by `scale`. For a device, `logistic_loss` is null, because the loss always runs on
+  // the host.
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);
 
@@ -196,8 +196,8 @@ struct Elementwise {
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);
 
-  // Computes the gradients of x0, t and x from the gradient of x0 t + x. If x is x0, there is one
-  // gradient for x0 and x.
+  // Computes the gradients of x0, t and x from the gradient of x0 t + x. If x and x0 are the same
+  // value, only one gradient is computed for x0 and x.
   void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
                                  Target of_x0, Target of_t, Target of_x);
 

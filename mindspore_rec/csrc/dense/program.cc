@@ -270,7 +270,7 @@ void DenseProgram::PlaceValues() {
   }
 }
 
-// Finds the values and the gradients that need no copy, because their matrix is laid out like the
+// Finds the values and the gradients that need no copy, because they have the same layout as the
 // caller's matrix.
 void DenseProgram::PlaceGiven() {
   if (precision_ != Precision::kFloat32 || device_ != nullptr) return;

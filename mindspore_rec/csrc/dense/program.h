@@ -135,7 +135,7 @@ class DenseProgram {
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Adds an input tensor [B, view.width], whose columns are columns of a value.
+  // Adds an input tensor [B, view.width], whose columns are the columns of `view`.
   void AddInput(const View& view);
   // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
@@ -305,7 +305,7 @@ class SliceRun {
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Returns the partial sums of this slice at a column that AddPartialSums has returned.
+  // Returns this slice's partial sums that begin at `column`, a result of AddPartialSums.
   float* partial_sums(int64_t column) const;
   // Returns temporary memory for one call of a layer, valid until the next call of Temporary.
   float* Temporary(int64_t floats) const;

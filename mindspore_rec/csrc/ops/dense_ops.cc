@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
-// Returns the number of rows of `saved` and `gradients` for a batch; -1 if the batch is not known
-// yet.
+// Returns the number of rows of `saved` and `gradients` for a batch, or -1 if the size of the batch
+// is not known yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
   const int64_t rows = SliceRows(batch);

@@ -61,8 +61,8 @@ struct Horizon {
 };
 
 // Counts the epochs; an epoch is as long as the idle limit. When the epoch number grows by 1, the
-// sketch halves all counts. Setting the clock back or changing the limit does not change the epoch
-// number.
+// sketch halves all counts. The epoch number does not change when the clock is set back or when the
+// limit changes.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kMostUsers = 64;                // of a tile
 constexpr size_t kTileItems = 16 * kBlockItems;  // of a tile
 
-// Returns the number of users in a tile; the number is smaller if larger tiles would leave threads
-// idle.
+// Returns the number of users in a tile: at most kMostUsers, and fewer if larger tiles would leave
+// threads idle.
 size_t UsersOfTile(size_t users) {
   const auto threads = static_cast<size_t>(ThreadPool::Global().num_threads());
   const size_t share = (users + threads - 1) / threads;

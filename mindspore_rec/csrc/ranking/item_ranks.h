@@ -30,8 +30,8 @@ struct ItemLists {
 // ranks[n] = the mid rank of the target targets.values[n] for the target's user. The mid rank is 1,
 // plus the number of other items with a higher score, plus half the number of other items with an
 // equal score. Items that are masked for the user, and other targets of the user, do not count.
-// Scores that overflow to NaN never favour a target. If a target's score is NaN, all items rank
-// above the target. Items whose score is NaN rank above every target.
+// A score that overflows to NaN never improves the rank of a target. If a target's score is NaN,
+// all items rank above the target. Items whose score is NaN rank above every target.
 void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const ItemLists& masked,
                  double* ranks);
 

@@ -21,8 +21,8 @@ using ScoreTileLoop = void (*)(const float* vectors, size_t users, const float* 
 // Returns the loop for the instruction set that ActiveKernels names.
 ScoreTileLoop ActiveScoreTile();
 
-// Returns the loop for the instruction set with this name, or null if this CPU or build does not
-// support the set. For tests.
+// Returns the loop for the instruction set `name`, or null if this CPU or build does not support
+// that instruction set. For tests.
 ScoreTileLoop FindScoreTile(const char* name);
 
 // Packs n rows [n, dim] of `items` into blocks.

@@ -75,7 +75,7 @@ class QuantisedRows {
                    const uint32_t* last_times);
   // Drop the rows with these keys; return the number of dropped rows. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
-  // Drop all rows. If there is a vocabulary, set all rows to zeros instead.
+  // Drop all rows or, if there is a vocabulary, set all rows to zeros.
   void Clear();
   // Drop the rows that have reached an age limit; return the number of dropped rows.
   size_t EraseOld(const AgeLimit& limit);
@@ -100,7 +100,7 @@ class QuantisedRows {
   // ---- queries
 
   bool Contains(int64_t key, const AgeLimit* limit) const;
-  // Return the last step and time of the row of key; zeros if key has no row.
+  // Return the last step and the last time of the row of `key`, or zeros if `key` has no row.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
   // Write the digest (rows/row_digest.h) of each key's row. The digest covers scale, offset and

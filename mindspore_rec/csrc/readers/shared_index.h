@@ -44,7 +44,8 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
 }
 
 // For each byte of `word` that equals `byte`, set the top bit of the same byte in the result. The
-// result must be exact, because an empty entry may still contain the slot of an erased row.
+// result must contain no false matches, because an empty entry may still contain the slot of an
+// erased row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;

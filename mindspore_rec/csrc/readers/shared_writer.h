@@ -5,8 +5,8 @@
 // either all parts of a change or no part.
 //
 // A delta is published as an overlay: a small hash table of the changed keys. Readers search the
-// overlay first, and then the index. A change that replaces all rows is published as a new index
-// instead.
+// overlay first, and then the index. A change that replaces all rows is published as a new index,
+// without an overlay.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
 //   rows yet. Step 2 publishes a root with the overlay. Readers that call Enter after step 2 read

@@ -20,7 +20,7 @@ namespace msrec {
 
 // A table has only a few shards. The positions of a shard are spread over the whole batch, so work
 // on each shard accesses nearly all pages of the lookup's output and gradient. With more shards,
-// each page of output and gradient would be accessed more often.
+// each page of the output and of the gradient would be accessed by more shards.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 

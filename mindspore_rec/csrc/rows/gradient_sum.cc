@@ -87,14 +87,14 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // The row left the table after the earlier lookup. In this case, the key's gradient is
-        // added at a place that is never read.
+        // If the row was removed after an earlier lookup of the step, the key's gradient is added
+        // at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
     }
     part->n = part->set.size();
-    // The place after the last key collects the gradients of keys whose rows have left the table.
+    // The place after the last key collects the gradients of keys whose rows have been removed.
     // This place belongs to none of the lookup's keys.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
@@ -103,7 +103,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Also clear the place after the last key, if there is such a place.
+  // Also clear the sum after the last key's sum, if the memory has space for it.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

@@ -48,8 +48,8 @@ struct EventLists {
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
-// clock is the latest time of *clock and of the rows so far; at the end, *clock is set to the
-// clock.
+// clock starts at *clock, and moves forward to the time of each later row of the batch. At the end,
+// the function sets *clock to the clock.
 //
 // A row of zeros has no events. Any other row that this function did not write causes no error, but
 // its events are arbitrary.

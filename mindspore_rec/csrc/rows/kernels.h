@@ -44,8 +44,8 @@ struct RowKernels {
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 
-  // Does the same as gather, but writes bfloat16. The elements of a bfloat16 row are copied.
-  // The elements of rows of other types are rounded to the nearest bfloat16, ties to even.
+  // Does the same as gather, but writes bfloat16. Copies the elements of bfloat16 rows, and rounds
+  // the elements of other rows to the nearest bfloat16, ties to even.
   void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                           const float* default_row, int dim, uint16_t* out);
 };

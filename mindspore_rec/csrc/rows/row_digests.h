@@ -20,8 +20,8 @@ using RowDigestsLoop = void (*)(const int64_t* keys, const char* const* values, 
 // Returns the loop for the instruction set that ActiveKernels names.
 RowDigestsLoop ActiveRowDigests();
 
-// Returns the loop for the instruction set with this name, or null if this CPU or build does not
-// support the set. For tests.
+// Returns the loop for the instruction set `name`, or null if this CPU or build does not support
+// that instruction set. For tests.
 RowDigestsLoop FindRowDigests(const char* name);
 
 // Computes the digests of rows that are stored in a table's layout.

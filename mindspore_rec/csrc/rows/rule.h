@@ -58,8 +58,8 @@ struct StepInput {
   float grad_scale =
       1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
   int64_t step = 1;  // 1 for the first step
-  // The number that Table::BindOptimizer has returned to the optimizer. If the number is 0, the
-  // step does not check the binding.
+  // The number that Table::BindOptimizer has returned to the optimizer. If `binding` is 0, the step
+  // does not check which optimizer is bound to the table.
   int64_t binding = 0;
 };
 

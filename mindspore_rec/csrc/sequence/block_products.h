@@ -21,8 +21,8 @@ struct LinearWeight {
 
 class BlockProducts {
  public:
-  // The products multiply blocks of `rows` rows. Prepares only forward products, or only products
-  // of the gradient.
+  // The products multiply blocks of `rows` rows. `pass` says whether the forward products or the
+  // products of the gradient are prepared.
   enum class Pass { kForward, kGradient };
   BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
 

@@ -96,8 +96,8 @@ struct SequenceKernels {
   // Adds the sums over these rows to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x. `means` contains the means of slopes and dots, which are 0 if the
-  // moments are constants.
+  // Writes the gradient of x. `means` contains the means of the slopes and of the dots
+  // (DiceSlopes), or zeros if the moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
@@ -123,7 +123,7 @@ struct SequenceKernels {
   // Writes the rows weights[j] * row.
   void (*weigh_rows)(int64_t count, int64_t width, const float* weights, const float* row,
                      float* x);
-  // Writes the product of each row of x with a row, plus `shift`.
+  // Writes the dot product of each row of x and the vector `row`, plus `shift`.
   void (*dot_rows)(int64_t count, int64_t width, const float* x, const float* row, float shift,
                    float* dots);
   // Computes c [m, n] = a [m, k] b [k, n], or c += a b.

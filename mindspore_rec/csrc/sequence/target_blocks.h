@@ -59,10 +59,11 @@ std::vector<std::unique_ptr<BlockProducts>> LayerProducts(BlockProducts::Pass pa
                                                           const TargetForm& form,
                                                           const SplitWeight& split, int64_t rows);
 
-// Copies the rows of a block; rows behind the block's rows become 0.
+// Copies the rows of a block to `to`, and sets the remaining rows of `to` to 0.
 void CopyBlock(const RowBlocks& blocks, int64_t block, int64_t width, const float* from, float* to);
 
-// Writes the pairs of a block, [size, 2 dim]; rows behind the block's rows become 0.
+// Writes the pairs of a block to `pairs` [size, 2 dim], and sets the remaining rows of `pairs` to
+// 0.
 void PairBlock(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
                const RowBlocks& blocks, int64_t block, float* pairs);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradient of x_k, of the parameters behind it, and of h_(k-1). A task computes
-// consecutive blocks and adds up their sums for the gradients of parameters.
+// Pass k computes the gradients of x_k, of the weight and bias that x_k is computed from, and of
+// h_(k-1). A task computes consecutive blocks and adds up their sums for the gradients of
+// parameters.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -123,8 +124,7 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k computes with x_(k+1) of a block; the step behind the last layer computes with the
-  // scores.
+  // Step k uses x_(k+1) of a block, and the step after the last layer uses the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;
@@ -153,8 +153,8 @@ class TargetBackward {
     activations_[k - 1].Sums(count, x, gates, of_output, sums + sums_of_[k - 1].activation);
   }
 
-  // Returns the gradient of the last layer's output, and adds to the gradients of the last weight
-  // and bias.
+  // Returns the gradient of the last layer's output for a block, and adds the block's part of the
+  // gradients of `last_weight` and `last_bias` to `sums`.
   float* LastLayer(float* sums, int64_t block, const float* output) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t count = blocks_.count(block), width = form_.layers.back().width;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchLookup: finds the rows of a batch and copies the rows' values to the output (unique | fetch
-// rows | expand). Each shard passes through all stages while the shard's data is in the processor's
-// cache. BatchLookup is a part of a table; the caller must hold the table's mutex.
+// BatchLookup: finds the rows of a batch and copies the rows' values to the output. The stages are
+// to make the keys unique, to find the keys' rows, and to copy the values. Each shard passes
+// through all stages while the shard's data is in the processor's cache. BatchLookup is a part of a
+// table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ class BatchLookup {
   // insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
-  // rows since Prepare. If `moved` is true, Finish may throw an exception; in this case, the table
-  // has not changed.
+  // rows since Prepare. Finish throws an exception only if `moved` is true, and then leaves the
+  // table unchanged.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:

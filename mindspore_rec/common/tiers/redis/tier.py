@@ -8,10 +8,10 @@ A hash of the key chooses one of 64 buckets. Worker w of N workers has its own h
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
 that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
 Version 0.1 wrote values of `row_bytes` bytes without a checksum. Present values have a checksum and
-are 4 bytes longer. With `leftover="keep"`, both kinds of values are legal, and each value that is
-written again gets a checksum. With other values of `leftover`, a value without a checksum is
-illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a value of
-version 0.1.)
+are 4 bytes longer. With `leftover="keep"`, values with and without a checksum are legal, and each
+value that is written again gets a checksum. With other values of `leftover`, a value without a
+checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a
+value of version 0.1.)
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
@@ -371,7 +371,7 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def discard(self) -> None:
-        """Delete all rows and keys of the tier on the server. Afterwards, only `close` is legal."""
+        """Delete the tier's rows and keys on the server; after this, only `close` is legal."""
         with self._write_lock:
             unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
             self._client.run(unlinks, greet=False)

@@ -34,8 +34,8 @@ class HostRows {
   // small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
-  // fit. If `prefetching` is true, the number may be smaller than `rows`, because rows for earlier
-  // batches are not demoted. If `prefetching` is false and not all rows fit, throws
+  // fit. If `prefetching` is true, fewer than `rows` new rows may fit, because rows that earlier
+  // prefetched batches need are not demoted. If `prefetching` is false and not all rows fit, throws
   // std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
@@ -56,7 +56,7 @@ class HostRows {
   // Demote about `rows` rows, beginning with the lowest priority, and return the number of demoted
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys in `pending` and in the batch for which no tier has a row. `at` contains the
+  // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
   // positions of the keys that were searched in lower tiers.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,

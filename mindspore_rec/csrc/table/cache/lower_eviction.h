@@ -24,7 +24,8 @@ class LowerEviction {
   // Requires: upper and tiers outlive this object.
   LowerEviction(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
-  // Restart the sweep at the first row, because the horizon has moved.
+  // Restart the sweep at the first row. Call Trigger when the time at which ages are measured has
+  // changed.
   void Trigger();
   // Evict the rows that are due for eviction in the slice that the sweep visits in this step. If a
   // tier fails, a later step tries again.

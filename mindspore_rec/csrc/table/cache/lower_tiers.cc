@@ -60,8 +60,8 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted the keys. If the queue is full and the tier
-  // fails, the copies must still be erased.
+  // Forget the keys only after the queue has accepted the keys. If the tier fails while the queue
+  // is full, a later call must still erase the copies.
   upper_.ForgetDeparted();
 }
 

@@ -140,10 +140,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. A tier that is no longer read stores rows in
-  // an earlier layout, or in a new layout that could not be completed. A queue in this list
-  // contains only the request to clear the queue's tier. The queue repeats this request until it
-  // succeeds. Flush and the next change of the layout wait until all queues in this list are empty.
+  // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
+  // earlier layout, or a new layout that could not be completed. A queue in this list contains only
+  // the request to clear the queue's tier. The queue repeats this request until it succeeds. Flush
+  // and the next change of the layout wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -130,7 +130,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
   tiers_.EraseDeparted();
   const std::shared_ptr<WriteBehind> queue = tiers_.SharedQueue();
-  // From here on, record which rows change, because a row may change during the read.
+  // From here on, record which rows change, because a row may change while this thread reads the
+  // lower tiers.
   fetch->invalidated.clear();
   fetch->sorted = 0;
   std::vector<char> rows(keys.size() * upper_.context().layout.stride());

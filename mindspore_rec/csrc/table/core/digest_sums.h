@@ -3,8 +3,8 @@
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
 // row becomes due for eviction as time passes, without a write. So if rows are evicted by age, the
 // class keeps a separate sum for each time of last use. The digest is the total of the sums of rows
-// that are not due for eviction. In this case, the class also stores for each row in host memory
-// which sum includes the row.
+// that are not due for eviction. If rows are evicted by age, the class also stores, for each row in
+// host memory, which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -147,8 +147,8 @@ class DigestSums {
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // if nothing is evicted by age
   // The keys of the map have the last step in the upper half and the last second in the lower half.
-  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. A sum of 0
-  // has no entry, since it adds nothing.
+  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. The map
+  // has no entries for sums that are 0.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
   std::vector<uint64_t> seen_;  // by place: the sum that the row is in

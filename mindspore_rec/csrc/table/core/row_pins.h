@@ -79,7 +79,7 @@ class RowPins {
   // Record that from now on, the row of place `id` is only in a lower tier.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
   // Return the keys of rows that have left the table and whose copies in lower tiers must still be
-  // erased. ForgetDeparted must be called only after the erasure.
+  // erased. Call ForgetDeparted only after the copies have been erased.
   const std::vector<int64_t>& departed() const { return departed_; }
   void ForgetDeparted() noexcept { departed_.clear(); }
   // Record that no row has a copy in a lower tier any more.

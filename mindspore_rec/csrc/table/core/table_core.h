@@ -47,7 +47,7 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version number of the places of rows. The version changes when a shard removes a row and when
+  // Version number of the rows' addresses. The version changes when a shard removes a row and when
   // rows get another layout. Pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 

@@ -75,9 +75,10 @@ class UpperTier {
   // in host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // For each index i in `of`, promote keys[i] with block i of `rows`, and hold the row for
-  // prefetched batch `number`. Adds the number of promoted rows to *promoted; a key with a row in
-  // host memory is skipped. Rows that were promoted before a std::bad_alloc stay in host memory.
+  // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
+  // hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
+  // *promoted; a key with a row in host memory is skipped. Rows that were promoted before a
+  // std::bad_alloc stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -110,21 +111,21 @@ class UpperTier {
 
   // ---- rows that leave below
 
-  // Make room to record the eviction of these keys. Throws std::bad_alloc.
+  // Reserve memory to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
   // Count and log the eviction of a row in a lower tier; `block` is a copy of the row.
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
+  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
   // Record `keys` in lower tiers and all keys of a vocabulary in the change log. The rows of these
   // keys were removed, have their first values again, or have another layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of
-  // lower tiers must read a row before it replaces the row.
+  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
+  // lower tier must be read before the row is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

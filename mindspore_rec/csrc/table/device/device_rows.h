@@ -81,7 +81,7 @@ class DeviceRows {
   // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
   // over shards any more.
   void Forget(int shard, int64_t key);
-  // Updates the row's block, and removes the row as Forget does.
+  // Updates the row's block, and then removes the row from the cache, as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
   // Drops all rows without updating their blocks.
   void Clear();
