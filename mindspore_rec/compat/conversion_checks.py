@@ -176,7 +176,8 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and the cells around it compile again; the old graphs use old cells."""
+    """Discard the compiled graphs of the network and of the cells around it, which use old
+    cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

@@ -114,7 +114,7 @@ def new_lookup(
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Copy to the lookup the attributes of the embedding that other code may read.
+    # Copy attributes of the embedding, which other code may read, to the lookup.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

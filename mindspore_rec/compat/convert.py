@@ -85,19 +85,20 @@ def convert(
             `EmbeddingLookup` over the same vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
         keep_weights: if False, rows start with the value of `param_init` instead of the weights.
-        param_init: initial value of the rows that have no weights, as for `HashEmbeddingLookup`.
-            Default: 'normal'.
-        permit_filter_value: as for `HashEmbeddingLookup`. With `keep_weights=True`, all rows of the
-            old weights are admitted from the start.
-        evict_filter_value: as for `HashEmbeddingLookup`.
+        param_init: initial value of the rows that have no weights, with the same choices as for
+            `HashEmbeddingLookup`. Default: 'normal'.
+        permit_filter_value: number of occurrences in training at which an id gets a row. With
+            `keep_weights=True`, all rows of the old weights are admitted from the start.
+        evict_filter_value: a row is evicted if its id has not occurred for this many training
+            steps.
         seed: seed of the initial values. Default: 0.
         prefix: prefix of the tables' names; prefix + path must be unique among open tables.
             Default: ''.
         dry_run: True to only check the network and print the changes.
-        config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
-            arguments above that describe a table; the config's `embedding_dim` must equal the dim
-            of the converted embeddings. A table is frozen if the old weight is frozen or the config
-            freezes it.
+        config: a `TableConfig` for all tables, in place of the arguments above that describe a
+            table. It must have no name and no `vocab_size`, and its `embedding_dim` must equal the
+            dim of the converted embeddings. A table is frozen if the old weight is frozen or the
+            config freezes it.
         dense: True to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into one
             operator, if `nn.FusedSequential` accepts the cell. Layers and parameters stay the same
             objects. With `dense=True`, the network may have no embeddings. Default: False.

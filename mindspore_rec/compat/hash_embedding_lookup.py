@@ -60,14 +60,15 @@ class HashEmbeddingLookup(TableLookup):
         table: an existing MapParameter to share; the arguments that describe a table must then be
             left out.
         seed: seed of the initial values. Default: 0.
-        admission: as for `TableConfig`, in place of `permit_filter_value`.
-        eviction: as for `TableConfig`, in place of `evict_filter_value`.
-        unknown_value: as for `TableConfig`.
-        serving_unknown_value: as for `TableConfig`.
+        admission: the argument `admission` of `TableConfig`, in place of `permit_filter_value`.
+        eviction: the argument `eviction` of `TableConfig`, in place of `evict_filter_value`.
+        unknown_value: value that lookups return for an id without a row (`TableConfig`).
+        serving_unknown_value: value that lookups in evaluation return for an id without a row
+            (`TableConfig`).
         faae_coefficient: weight of one occurrence of an id in this lookup, for admission and for
             eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
             Rec SDK. Default: 1.
-        cache: as for `TableConfig`. Default: all rows in host memory.
+        cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table.
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup,
             and may be set together with `config`.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PythonEntry: takes Python's lock in any thread, for a scope. While Python shuts down, it ends
-// each thread that requests Python's lock, even in the middle of a C++ function. If the thread ends
-// in a C++ function with Python objects, the objects' destructors crash the process. So in a thread
-// that has not called Python yet, PythonEntry throws PythonEnds before the thread requests the
-// lock.
+// each thread that requests Python's lock, even in the middle of a C++ function. If a C++ function
+// in such a thread has Python objects, the objects' destructors then crash the process. So in a
+// thread that has not called Python yet, PythonEntry throws PythonEnds before the thread requests
+// the lock.
 #pragma once
 
 #include <pybind11/pybind11.h>

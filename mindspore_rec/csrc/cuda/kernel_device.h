@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDevice: a device whose loops are kernels of `kernels.inl`. The two devices are a GPU and,
-// in the tests, an emulation on the host.
+// KernelDevice: a device whose loops are kernels of `kernels.inl`. A KernelDevice is a GPU or, in
+// the tests, an emulation on the host.
 #pragma once
 
 #include <cstddef>

@@ -155,9 +155,10 @@ struct Elementwise {
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);
 
-  // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. A pair
-  // has j < i, or j <= i with `diagonal`, in the order (1, 0), (2, 0), (2, 1), ... With `adds`, the
-  // gradient loop adds the gradient of x to `gradient`. `scratch` has `PairScratch` floats.
+  // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. The pairs
+  // are (1, 0), (2, 0), (2, 1), ...: all pairs with j < i and, if `diagonal` is true, also the
+  // pairs with j = i. With `adds`, the gradient loop adds the gradient of x to `gradient`.
+  // `scratch` has `PairScratch` floats.
   void (*pair_dots)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                     float* scratch, Block output);
   void (*pair_dots_gradient)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
@@ -205,8 +206,8 @@ struct Elementwise {
   // products [rows, layers] = factor weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
-  // Adds up the gradients of weight, bias and constants over the rows. The three gradients are
-  // consecutive in `sums`.
+  // Computes the gradient of x, and adds the gradients of weight, bias and constants, one after the
+  // other, to `sums`.
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 

@@ -24,8 +24,9 @@ struct ParameterPart {
 class Layer {
  public:
   // Columns that a layer reads. The program sets `adds` if the backward pass of another layer has
-  // already written a gradient of these columns. With `adds`, the layer adds its gradient to the
-  // written gradient. A layer with `always_adds` adds its gradient in every case.
+  // already written a gradient of these columns. If `adds` is true, the layer adds its gradient to
+  // the gradient that is already written. A layer with `always_adds` adds its gradient in every
+  // case.
   struct Input {
     View view;
     bool adds = false;
@@ -49,7 +50,8 @@ class Layer {
   // output.
   virtual bool can_round_output() const { return false; }
 
-  // True if the backward pass neither reads the output of the layer nor changes its gradient.
+  // True if the backward pass does not read the layer's output, and does not change the gradient of
+  // the output.
   virtual bool passes_output() const { return false; }
 
   // Requests memory from the program. Called once, when the layer is added.
@@ -59,7 +61,8 @@ class Layer {
   virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
-  // On a device, rounds the weights; called before the first slice of a forward pass.
+  // Rounds the weights in a device's memory. The program calls Prepare before the first slice of a
+  // forward pass.
   virtual void Prepare(const BatchRun&) const {}
 
   // Writes the outputs of a slice.

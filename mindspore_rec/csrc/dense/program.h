@@ -16,9 +16,9 @@
 // size, and the sums of slices are added in slice order.
 //
 // The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
-// values for the backward pass, `packed` stores weights in the layout that matrix products need,
-// and `gradients` stores gradients that pass from one stage to another, or that the gradients of
-// weights are computed from. All other memory is scratch memory of the running thread.
+// values for the backward pass. `packed` stores weights in the layout that matrix products need.
+// `gradients` stores gradients that another stage reads, or from which the gradients of weights are
+// computed. All other memory is scratch memory of the running thread.
 #pragma once
 
 #include <cstdint>
@@ -99,7 +99,7 @@ struct BatchRun {
   bool has_inputs = false;
   std::vector<const float*> inputs;
   // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
-  // outputs, gradients of inputs. An entry is null if the call does not have the matrix.
+  // outputs, gradients of inputs. An entry is null if the caller does not pass the matrix.
   std::vector<float*> given;
 
   int64_t padded() const { return slices * slice_rows; }
@@ -209,8 +209,8 @@ class DenseProgram {
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index in BatchRun::given, or -1. If the caller passes the matrix, the rows of a slice without
-    // padding rows are in this matrix, and not in the area.
+    // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, the
+    // rows of a slice without padding rows are in this matrix, and not in the area.
     int given = -1;
   };
 

@@ -20,7 +20,7 @@ struct RowMasks {
   // Returns the extra inputs of a layer that uses the masks. Throws std::invalid_argument unless
   // `count` is in [1, 2^32].
   std::vector<ExtraInput> Extras(int64_t width) const;
-  // Returns the masks of a slice's rows, if there are any.
+  // Returns the masks of a slice's rows, or an empty MaskRows if there are no masks.
   MaskRows Rows(const SliceRun& slice) const;
 };
 

@@ -48,7 +48,7 @@ void ForScoreTiles(const ScoredVectors& vectors, size_t begin, size_t end, const
   }
 }
 
-// The items of a list, sorted and without repetitions, and the place that was read last.
+// The items of a list, sorted and without repetitions, and the position of the last read item.
 struct SortedItems {
   std::vector<int64_t> items;
   size_t place = 0;

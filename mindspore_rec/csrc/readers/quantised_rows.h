@@ -64,7 +64,7 @@ class QuantisedRows {
 
   // ---- changes
 
-  // Set the rows of keys. If a key occurs twice, the later row counts. If `last_steps` or
+  // Set the rows of `keys`. If a key occurs twice, the later row counts. If `last_steps` or
   // `last_times` is null, 0 is stored instead.
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);

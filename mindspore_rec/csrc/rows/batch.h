@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch: the ids of one lookup, partitioned by shard and made unique. Making a Batch is the first
-// stage of every batched operation (unique | fetch rows | expand). The Batch of a training lookup
-// is stored for the gradient, so that the backward pass need not hash the ids again.
+// stage of every operation on a batch of ids. The Batch of a training lookup is stored for the
+// gradient, so that the backward pass need not hash the ids again.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// Return a hash of the ids, independent of their width and stride.
+// Return a hash of the ids. The hash does not depend on the ids' integer type and stride.
 uint64_t HashIds(const IdView& ids);
 
 // Selects the ids that a lookup drops. For a dropped id, the output is zeros, and no row is
@@ -98,7 +98,7 @@ struct Batch {
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: the key reads the value for unknown keys and is not trained
 
-  // Return the number of occurrences that the distinct key at i represents.
+  // Return the number of occurrences of distinct key i, multiplied by `coefficient`.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
@@ -106,7 +106,7 @@ struct Batch {
 
   bool probed = false;      // whether `row` holds the index's answers
   Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows that are in lower tiers. Evaluation reads the copies and does not promote the
+  // Copies of rows that are in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;
 

@@ -59,8 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case is one lookup of the table per step. With only one lookup, the distinct keys
-    // of the lookup are the keys of the step.
+    // In most steps, a table has only one lookup. The distinct keys of this lookup are then the
+    // keys of the step.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;

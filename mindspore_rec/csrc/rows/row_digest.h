@@ -7,8 +7,8 @@
 //
 // Each word of the value is mixed with the word's place, independently of all other words.
 // Therefore, a processor can mix several words at a time. Computing the digest of 16 floats takes
-// about as long as loading the floats from memory. Each step of the computation maps different
-// words to different words. So if two rows of one key differ in exactly one word, their digests
+// about as long as loading the floats from memory. Each step of the computation maps two different
+// words to two different words. So if two rows of one key differ in exactly one word, their digests
 // differ. So if exactly one word of a table is wrong, the digest of the table is wrong, too. A
 // digest does not protect against forgery.
 //

@@ -48,7 +48,7 @@ struct Rule {
 };
 
 // Parses "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl" or "rmsprop".
-// Throws std::invalid_argument for another name.
+// Throws std::invalid_argument for any other name.
 RuleKind ParseRuleKind(const std::string& name);
 
 // The inputs of one step.

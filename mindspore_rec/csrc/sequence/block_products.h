@@ -49,10 +49,12 @@ class BlockProducts {
   const FactorType type_;
   const int64_t rows_;
   const LinearWeight weight_;
-  // Of oneDNN: the product with the weight, and the products of the weight's gradient.
+  // Products by oneDNN: `product_` multiplies by the weight, and the other two compute the weight's
+  // gradient.
   std::shared_ptr<const Product> product_, first_, adding_;
   AlignedMemory memory_;
-  // The weight as `product_` reads it; without oneDNN, a copy, transposed for forward products.
+  // The weight, packed for `product_`. Without oneDNN, a copy of the weight, transposed for forward
+  // products.
   void* packed_ = nullptr;
 };
 

@@ -28,8 +28,8 @@ struct RowBlocks {
 // Rows of the matrices x_k for N values: N, filled up to whole blocks.
 int64_t TargetRows(int64_t values);
 
-// Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 5 is
-// another piece of memory, which stays until the next call with this place.
+// Returns memory of the calling thread for at least `floats` floats. Each `place` from 0 to 5 has
+// its own memory, which is valid until the thread calls BlockMemory with the same `place` again.
 float* BlockMemory(int place, int64_t floats);
 
 // Sets the rows from `count` on to 0.

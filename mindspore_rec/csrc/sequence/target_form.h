@@ -15,8 +15,9 @@ struct TargetLayer {
   const float* weight;  // [width, width of the layer before]; of the first layer [width, 4 dim]
   const float* bias;    // [width]
   const float* alpha;   // [width]
-  // Dice only: the moments, [width] each, by which columns are normalized. If Dice normalizes by
-  // the moments of the batch, the forward pass computes the moments and writes these arrays.
+  // Only for Dice: the mean and the variance [width] by which each column is normalized. If Dice
+  // normalizes by the moments of the batch, the forward pass computes the moments and writes these
+  // arrays.
   float* mean = nullptr;
   float* variance = nullptr;
 };

@@ -216,8 +216,9 @@ class TargetBackward {
     });
   }
 
-  // Returns the sums of a list that is not whole in a block: of the block's first list or of its
-  // last list. [dim] of the candidate, and then [width] of the row of the list.
+  // Returns the sums for a list of which the block contains only a part: the block's first list if
+  // `which` is 0, or its last list if `which` is 1. The sums are [dim] for the candidate, followed
+  // by [width] for the row of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
@@ -249,7 +250,8 @@ class TargetBackward {
     }
   }
 
-  // Writes the sums of all tasks at a column.
+  // Adds up the columns [column, column + width) of the sums of all tasks, and writes the result to
+  // `target`.
   void SumTasks(int64_t column, int64_t width, float* target) {
     constexpr int64_t kColumns = 1024;
     pool_->ParallelFor((width + kColumns - 1) / kColumns, [&](int64_t piece) {

@@ -59,7 +59,7 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and number from HMGET.
-            least: the bucket's number in `confirmed` before the marker was requested.
+            least: the value of `confirmed` for this bucket before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.

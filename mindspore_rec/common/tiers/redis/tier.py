@@ -338,8 +338,8 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # Without a run id, a restart would be undetected. So read the whole bucket with one
-                # command.
+                # Without a run id, a restart between two commands would not be detected. So one
+                # command reads the whole bucket.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)

@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// A call with many keys is split into parts; each part has a quarter as many keys as the host
-// memory has rows. Between two parts, rows can be demoted.
+// A call with many keys is split into parts, so that rows can be demoted between two parts. The
+// number of keys in a part is a quarter of the number of rows that fit into host memory.
 constexpr int64_t kParts = 4;
 
 class Stopwatch {
@@ -145,7 +145,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && upper_.KeepsDigest()) {
-      // The digest of a replaced row must be subtracted, so the row is read first.
+      // Read a row before it is replaced, because the row's digest must be subtracted.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;

@@ -23,12 +23,12 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Return the number of keys in each part of a call with many keys. A part is a fraction of the
-  // capacity, so that rows can be demoted between two parts.
+  // Return the number of keys in each part of a call with many keys. A part has fewer keys than
+  // host memory has rows, so that rows can be demoted between two parts.
   size_t PartKeys() const;
 
-  // Make the keys of the batch unique and find their rows. Promote the rows that are in lower
-  // tiers; for evaluation, copy these rows into batch->copies instead. Make room for the rows that
+  // Make the keys of the batch unique and find their rows. For training, promote the rows that are
+  // in lower tiers; for evaluation, copy these rows into batch->copies. Make room for the rows that
   // the shards will insert. Unless `pending` is null, also keep room for the rows in `pending`, and
   // add the batch's absent keys to `pending`. Throws if a tier fails or if host memory is too
   // small. May also throw std::bad_alloc.

@@ -141,9 +141,9 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     tiers_.OnTier([&] { queue->Read(keys.data(), keys.size(), rows.data(), found.get()); });
     lock->lock();
     if (stop_ || fetch->cancelled) return;
-    // During the read, a row may have been promoted and then removed from the table. EraseDeparted
-    // records the removal. If the removal were not recorded, the outdated copy would insert the
-    // removed row again.
+    // While this thread read the lower tiers, a row may have been promoted and then removed from
+    // the table. EraseDeparted records the removal. If the removal were not recorded, the outdated
+    // copy would insert the removed row again.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());
@@ -158,7 +158,7 @@ void Prefetcher::PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys,
       fetch->absent.push_back(keys[j]);
       continue;
     }
-    // A lookup or another batch may have promoted the row during the read.
+    // A lookup or another batch may have promoted the row while this thread read the lower tiers.
     const bool held = upper_.HoldAhead(keys[j], number);
     if (!held && !fetch->Invalidated(keys[j])) kept.push_back(j);
   }

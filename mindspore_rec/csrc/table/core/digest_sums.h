@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
-// row becomes due for eviction as time passes, without a write. So if rows are evicted by age, the
-// class keeps a separate sum for each time of last use. The digest is the total of the sums of rows
-// that are not due for eviction. If rows are evicted by age, the class also stores, for each row in
-// host memory, which sum includes the row.
+// DigestSums: the sum of the digests of a shard's rows. Rows that are due for eviction do not
+// count. A row becomes due for eviction as time passes, without a write. So if rows are evicted by
+// age, the class keeps a separate sum for each time of last use. The digest is the total of the
+// sums of rows that are not due for eviction. If rows are evicted by age, the class also stores,
+// for each row in host memory, which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // True if there is one sum per time at which rows were last seen. If by_age() is false, there is
-  // one sum of all rows, which needs no memory per row.
+  // True if there is a separate sum for each time of last use. If by_age() is false, there is one
+  // sum of all rows, which needs no memory per row.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {

@@ -7,8 +7,8 @@
 // the row. The shard hashes a changed row when the row is exported or demoted, or when the next
 // epoch begins. For a row in a lower tier, the sum includes the digest that the row had when it was
 // demoted. For a key without a place (has_unseen), the sum includes the key's first row. For a row
-// without a place, the class stores no separate digest. If memory runs out, all digests are dropped
-// and the call continues.
+// that is not in host memory, the class stores no separate digest. If memory runs out, all digests
+// are dropped and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -51,9 +51,9 @@ class ShardDigests {
   // True if the sum already includes the digest of a row that is put into host memory.
   bool ComesDigested() const { return kept_ && (context_.tiered || context_.has_unseen()); }
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
-  // Make room for `places` places.
+  // Enlarge the arrays to `places` places.
   void Grow(size_t places) noexcept;
-  // Prefetch the memory that Take accesses for a place.
+  // Prefetch the memory of place `id`, which Take will access.
   void Prefetch(uint32_t id) const {
     __builtin_prefetch(digests_.data() + id, 1);
     sums_.Prefetch(id);

@@ -79,7 +79,8 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient. One of the two vectors contains the copy; the other vector is empty.
+    // A copy of the gradient is in `floats` if the gradient is float32, and in `halves` if it is
+    // bfloat16; the other vector is empty.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

@@ -50,8 +50,9 @@ class UpperTier {
   // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
-  // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
+  // `missing` is one vector for the keys of all shards. Hold the rows for prefetched batch
+  // `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
@@ -62,10 +63,10 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a batch whose keys are unique. After this call, memory cannot run out while
+  // Reserve memory for a batch whose keys are unique. After this call, memory cannot run out while
   // missing rows are promoted, rows that are in no tier are inserted, and the batch's keys are
-  // recorded. The room for the batch is in addition to the room for `pending`, which may be null.
-  // Throws std::bad_alloc.
+  // recorded. The memory for the batch is in addition to the memory for `pending`, which may be
+  // null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's

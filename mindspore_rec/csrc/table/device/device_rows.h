@@ -44,8 +44,8 @@ struct SlotSwap {
 
 class DeviceRows {
  public:
-  // Requires: the layout outlives this object. If the layout changes, SetStates must be called,
-  // too.
+  // Requires: the layout outlives this object. After a change of the layout, SetStates must be
+  // called.
   DeviceRows(const DeviceConfig& config, const RowLayout* layout);
 
   uint32_t slots() const { return map_.capacity(); }
@@ -93,7 +93,8 @@ class DeviceRows {
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
   // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
-  // (Needed), and ReserveAssign was called. Under these conditions, Assign cannot fail.
+  // (Needed), and ReserveAssign was called. Assign cannot fail if the keys fit and ReserveAssign
+  // was called.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
   // Moves rows between the cache and their blocks. Requires shared memory.
   void Move(const std::vector<SlotSwap>& swaps);
