@@ -42,7 +42,8 @@ class SparseLookup(nn.Cell):
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table.
+        TypeError, ValueError: an argument is of the wrong type, or the feature does not fit the
+            table.
         RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
             for the table.
 
@@ -112,8 +113,8 @@ def sparse_lookup(
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table;
-            the batch lacks the feature.
+        TypeError, ValueError: an argument is of the wrong type, the feature does not fit the table,
+            or the batch lacks the feature.
         RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
             for the table.
 

@@ -109,7 +109,7 @@ class SsdDirectory:
             generation: index of the generation in this run, from 0.
 
         Raises:
-            ValueError: the rows to keep have another size than `row_bytes`.
+            ValueError: the size of the rows to keep is not `row_bytes`.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PythonEntry: takes Python's lock in any thread, for a scope. While Python shuts down, it ends
+// PythonEntry: takes Python's lock in any thread, for a scope. While Python shuts down, Python ends
 // each thread that requests Python's lock, even in the middle of a C++ function. If a C++ function
 // in such a thread has Python objects, the objects' destructors then crash the process. So in a
 // thread that has not called Python yet, PythonEntry throws PythonEnds before the thread requests

@@ -36,8 +36,8 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
 }
 
 // Splits rows into chunks; one thread adds up one column of a chunk. The number of chunks is large
-// enough to keep a GPU busy. The number is also small enough that one thread per column can add up
-// all chunks. The chunks depend only on the number of rows.
+// enough to keep a GPU busy, and small enough that one thread per column can add up all chunks. The
+// chunks depend only on the number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
   constexpr int64_t kMostChunks = 256;
   constexpr int64_t kLeastRows = 32;

@@ -68,7 +68,7 @@ struct Moments {
   std::vector<double> means, squares;
 };
 
-// Joins the moments of all workers in rank order. The moments of an idle worker count as 0 rows.
+// Joins the moments of all workers in rank order. An idle worker's moments have a row count of 0.
 Moments OfAllWorkers(const Moments& mine, BatchShare* share) {
   const size_t width = mine.means.size();
   std::vector<double> sent{share->is_idle() ? 0.0 : mine.count};
@@ -168,8 +168,8 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
 // of that worker's own loss. All gradients of this worker are multiplied by this worker's weight
-// later. So here, the sums of worker r are multiplied by worker r's weight, and divided by this
-// worker's weight.
+// later. So this function multiplies the sums of worker r by worker r's weight, and divides them by
+// this worker's weight.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();

@@ -42,7 +42,7 @@ struct BatchNormMemory {
 // by rows - 1). With fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// Computes the mean and variance of the batch, as the last layer of a stage. Only this layer and
+// Computes the mean and variance of a batch, as the last layer of a stage. Only this layer and
 // `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:
@@ -61,8 +61,8 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage: computes the output y. In evaluation, BatchNorm consists of
-// only this layer.
+// Computes the output y of a batch normalization, as the first layer of the next stage. In
+// evaluation, BatchNorm consists of only this layer.
 class Normalization : public Layer {
  public:
   // If `memory` is null, uses the moving statistics.

@@ -4,7 +4,7 @@
 // their gradients are copied from and to the host's memory. All values between inputs and outputs
 // stay on the device.
 //
-// For some layers, the host computes vectors as wide as the layer, once per batch. Examples are
+// Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
 // packing a cross network, joining the statistics of a batch normalization, and summing up a bias'
 // gradient. The code is the same as for a program on the host, and runs for microseconds.
 #pragma once

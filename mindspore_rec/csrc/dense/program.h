@@ -75,8 +75,8 @@ struct BatchRun {
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // This worker's share of the batch, and the index of this worker's first row in the whole batch,
-  // if several workers share the batch.
+  // If several workers share the batch: this worker's share, and the index of this worker's first
+  // row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -91,7 +91,7 @@ struct BatchRun {
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
   // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
-  // per input. For a float32 input, the entry is null or missing.
+  // per input. If an input is float32, its entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
   // True if the backward pass gets the inputs of the forward pass, too, in `inputs`. The program
@@ -293,8 +293,8 @@ class SliceRun {
   // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of the blocks and factors above; the SliceRun needs no memory for
-  // these calls.
+  // Return the leading dimensions of the blocks and factors that the methods above return. These
+  // methods may also be called if the SliceRun has no memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;

@@ -3,7 +3,7 @@
 // Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
 // infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
 // wrong, the operator would write past the end of the memory. So an operator accesses memory
-// through `Data`, which checks the number of elements, or first checks the shape itself.
+// through `Data`, which checks the number of elements, or it checks the shape before an access.
 #pragma once
 
 #include <algorithm>

@@ -156,9 +156,10 @@ MSREC_OP(MsrTargetAttention) {
   }
 }
 
-// Further inputs: inputs of activations, weights, moments that were used, gradient of the sums.
-// Outputs: the gradients of candidates and values; for each hidden layer, the gradients of weight,
-// bias and alpha; the gradients of the last weight and bias; and scratch memory.
+// The gradient operator also has these inputs: inputs of activations, weights, used moments, and
+// the gradient of the sums. Outputs: the gradients of candidates and values; for each hidden layer,
+// the gradients of weight, bias and alpha; the gradients of the last weight and bias; and scratch
+// memory.
 MSREC_EXPORT std::vector<Shape> MsrTargetAttentionGradientInferShape(int* ndims, int64_t** shapes,
                                                                      void*) {
   const int64_t layers = msrec::LayersOf(ndims, shapes);

@@ -6,7 +6,7 @@
 //
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
 // may be higher than the key's own count. To remove a key, the sketch subtracts the key's estimate
-// from the key's counters. This subtraction may also reduce the estimates of other keys. Each new
+// from the key's counters. Removing a key may also reduce the estimates of other keys. Each new
 // epoch halves all counts. When an epoch begins, a block's counts are halved only at the next
 // access to the block, so the epoch causes no pause. Not thread safe; each object belongs to one
 // shard.
@@ -61,7 +61,7 @@ class CountingSketch {
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
   // Apply the halvings up to epoch `epoch` to the counters, and write the counters to the memory at
-  // `to`. The memory at `to` must have room for `bytes()` bytes. Load() reads saved counters into a
+  // `to`. The memory at `to` must have at least `bytes()` bytes. Load() reads saved counters into a
   // sketch of the same size, and `epoch` becomes the epoch of the counters.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {

@@ -3,7 +3,8 @@
 // Computes the ranks of target items among all items, and the best items of each user. The score of
 // an item is computed from a user's vector and the item's vector. Scores are computed in tiles, so
 // that no matrix of all users and items is stored. The result for a user is identical, bit for bit,
-// for any number of threads, any instruction set and any other users in the call (score_tile.h).
+// for any number of threads and any instruction set, and does not depend on the other users in the
+// call (score_tile.h).
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ class KeptDigests {
   void Set(const int64_t* keys, const uint64_t* digests, size_t n);
   void Erase(const int64_t* keys, size_t n);
   void Clear();
-  // Make room for a total of `rows` keys.
+  // Reserve memory for a total of `rows` keys.
   void Reserve(size_t rows);
   size_t Size() const;
   size_t Bytes() const;

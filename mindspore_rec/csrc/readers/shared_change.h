@@ -38,7 +38,7 @@ struct SharedTableChange {
     // free.
     uint64_t places() const { return places_.size(); }
 
-    // Reserve room for n further keys. If Reserve throws std::bad_alloc, nothing has changed.
+    // Reserve memory for n further keys. If Reserve throws std::bad_alloc, nothing has changed.
     void Reserve(size_t n) {
       entries_.reserve(std::max(entries_.size() + n, entries_.capacity()));
       hashes_.reserve(entries_.capacity());

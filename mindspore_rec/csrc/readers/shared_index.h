@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions on the buckets that shared_layout.h defines. The buckets map a key to the slot of the
-// key's row. Only one thread at a time may change a part of an index. During the change, any number
-// of threads of any process may read the part. Readers find every key that is not being changed. If
-// a key's bucket is full, the key goes into the next bucket, and the full bucket is marked. An
-// entry never moves.
+// key's row. Only one thread at a time may change a part of an index. While a thread changes a
+// part, any number of threads of any process may read the part. Readers find every key that is not
+// being changed. If a key's bucket is full, the key goes into the next bucket, and the full bucket
+// is marked. An entry never moves.
 #pragma once
 
 #include <cstddef>

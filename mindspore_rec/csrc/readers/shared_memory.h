@@ -82,7 +82,8 @@ class SharedMemory {
   // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
   // Return to the operating system all pages that are entirely inside a range. A returned page
-  // contains zeros; if the system refuses to take the pages, their contents do not change.
+  // contains zeros. If the system does not accept the pages, the contents of the pages do not
+  // change.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process

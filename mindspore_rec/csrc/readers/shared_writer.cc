@@ -59,8 +59,8 @@ std::unique_ptr<char[]> SharedWriter::NextRoot() const {
   return made;
 }
 
-// Allocate memory for a root. Also reserve room in `retired_` for memory ranges: after the new root
-// is published, only older roots reach these ranges.
+// Allocate memory for a root. Also reserve memory in `retired_` for the memory ranges that only
+// older roots reach after the new root is published.
 uint64_t SharedWriter::RootPlace() {
   retired_.reserve(retired_.size() + memory_->tables() + 1);
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));

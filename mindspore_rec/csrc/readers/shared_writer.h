@@ -54,10 +54,10 @@ class SharedWriter {
 
   // ---- one change
 
-  // Reserve room for `rows` rows in the new index, so that the index need not grow. Requires an
+  // Reserve memory for `rows` rows in the new index, so that the index need not grow. Requires an
   // earlier Clear.
   void Reserve(size_t table, uint64_t rows);
-  // Drop all rows, together with the table's unpublished changes of rows.
+  // Drop all rows of the table, and all unpublished changes of the table's rows.
   void Clear(size_t table);
   // Set rows. If a key occurs twice, the later row counts. If `last_steps` or `last_times` is null,
   // 0 is stored instead. If the table has a vocabulary, all keys must be in the vocabulary.

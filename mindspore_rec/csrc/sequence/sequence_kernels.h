@@ -93,7 +93,7 @@ struct SequenceKernels {
   // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     float* output, float* gates);
-  // Adds the sums over these rows to `sums`. If `gates` is null, computes the gates again.
+  // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
   // Writes the gradient of x. `means` contains the means of the slopes and of the dots

@@ -223,7 +223,7 @@ class TargetBackward {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
 
-  // Adds the sums of lists that are not whole in a block, in the order of the blocks.
+  // Adds up, in the order of the blocks, the sums of lists whose values are in several blocks.
   void AddEdges() {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -238,7 +238,8 @@ class TargetBackward {
     }
   }
 
-  // Computes the means over all rows of the sums of activation k, for the gradient of its inputs.
+  // Divides the sums of activation k over all rows by the number of rows. The gradient of the
+  // activation's inputs needs these means.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

@@ -17,7 +17,7 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows with the kernels in `rows`, which replace the kernels for the table's number
+  // Combines rows with the kernels in `rows`, and not with the kernels for the table's number
   // types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 

@@ -26,7 +26,7 @@ class Nodes:
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
         greet: function that is called with each new connection before the connection is used. The
-            function's second argument is True if the connection will transfer rows.
+            second argument of `greet` is True if the connection will transfer rows.
 
     Attributes:
         homes: address of the server of each bucket.

@@ -23,8 +23,8 @@ Guarantees.
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer with `leftover="refuse"` is refused, because the buckets contain the token of the
-  first writer. A second writer with another value of `leftover` takes over the buckets. After that,
-  reads of the first writer raise `RowsLostError`.
+  first writer. A second writer with another value of `leftover` takes over the buckets. After the
+  takeover, reads of the first writer raise `RowsLostError`.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. After a failed write, the rows that were not written are
@@ -88,7 +88,8 @@ class RedisTier:
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
         row_bytes: bytes of a row, 1 to 2**26.
-        generation: part of the keys' names. Rows of another generation are not found. Default: 0.
+        generation: number that is part of the names of the keys on the server. A tier finds only
+            rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.

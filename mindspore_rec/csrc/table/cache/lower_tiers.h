@@ -55,9 +55,9 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the rows in the tiers; the walk leaves out the queue. Set `keys` and
-  // `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk; the
-  // next call then begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers. The walk does not visit the queue. Set `keys`
+  // and `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk;
+  // the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every row, and read about `most` further rows. Returns the number
@@ -65,8 +65,8 @@ class LowerTiers {
   // never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. The table calls this method before it reads,
-  // writes or walks over rows in the tiers.
+  // Erase the copies of rows that have been removed from the table. The table calls this method
+  // before it reads, writes or walks over rows in the tiers.
   void EraseDeparted();
   // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
   // rows that were found.
@@ -108,8 +108,8 @@ class LowerTiers {
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // as long as the old rows exist. So if this run ends with a successful Flush, a later run cannot
-  // find old rows.
+  // an exception as long as the tiers with old rows are not cleared. So if this run ends with a
+  // successful Flush, a later run cannot find old rows.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();

@@ -142,8 +142,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     lock->lock();
     if (stop_ || fetch->cancelled) return;
     // While this thread read the lower tiers, a row may have been promoted and then removed from
-    // the table. EraseDeparted records the removal. If the removal were not recorded, the outdated
-    // copy would insert the removed row again.
+    // the table. EraseDeparted records the removal. If the removal were not recorded, promoting the
+    // outdated copy would insert the removed row again.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());

@@ -34,7 +34,7 @@ class DigestSums {
     std::vector<uint64_t>().swap(seen_);  // assigning {} would keep the memory
   }
 
-  // Make room for places below `end`. Throws std::bad_alloc.
+  // Reserve memory for places below `end`. Throws std::bad_alloc.
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
@@ -118,7 +118,7 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Pointers to recently used sums of the map. Most rows were last seen at the same few times, so
+  // Pointers to recently used sums of the map. Most rows have one of a few times of last use, so
   // the map is rarely searched.
   class Recent {
    public:

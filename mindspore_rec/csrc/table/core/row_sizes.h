@@ -21,12 +21,12 @@ struct RowSizes {
   size_t state;
   size_t block;  // the sum of these
 
-  // Number of bytes per row in host memory, in addition to the block.
+  // Number of bytes per row in host memory, in addition to the row's block.
   size_t index;   // bytes of the index per row, at the usual load; between 6.4 and 9.7 (index.h)
   size_t pin;     // only in a table with tiers below host memory
   size_t digest;  // only if digests are kept (shard_digests.h); not part of in_host
 
-  // Number of bytes per row in an SSD tier, in addition to the block.
+  // Number of bytes per row in an SSD tier, in addition to the row's block.
   size_t ssd_header;  // before the block on the disk, where the block is padded to 8 bytes
   size_t ssd_index;   // memory; a limit for at least a million rows, if few were erased
 

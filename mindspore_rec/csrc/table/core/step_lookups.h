@@ -67,9 +67,9 @@ class StepLookups {
   // Reserve memory, so that the next call of Note cannot fail. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
-  // For each training lookup of this step: the hash (HashIds) and the number of its ids. If this
-  // step has no training lookups, return the hashes and numbers of the last step with training
-  // lookups.
+  // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
+  // ids. If this step has no training lookups, return the hashes and numbers of the last step with
+  // training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }

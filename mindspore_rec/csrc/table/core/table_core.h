@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableCore: the state that a table's parts share. The state consists of the configuration, the
-// shards, and the lookups of the current step. Table owns it. The parts (BatchLookup, RowReader,
-// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers of the parts
-// must hold the table's mutex.
+// TableCore: the state that a table's parts share. The shared state consists of the configuration,
+// the shards, and the lookups of the current step. Table owns it. The parts (BatchLookup,
+// RowReader, RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers
+// of the parts must hold the table's mutex.
 //
 // Error messages begin with the table's name (Where). Methods that check arguments throw
 // std::invalid_argument, unless their comment names another exception.
@@ -74,12 +74,12 @@ struct TableCore {
   // of Shard::Adopt sets this layout.
   void TakeLayout(const RowLayout& layout);
 
-  // Whether every shard keeps a digest. If a shard runs out of memory, it drops its digest.
+  // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 
-  // Make room in the change log for these keys. If `all` is true, also make room for the keys of
-  // all rows in host memory and for all keys of the vocabulary. Throws std::bad_alloc.
+  // Reserve memory for `keys` in the change log. If `all` is true, also reserve memory for the keys
+  // of all rows in host memory and for all keys of the vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);
 
   TableConfig config;

@@ -101,8 +101,8 @@ class UpperTier {
 
   // ---- copies that are below as well
 
-  // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
-  // erased. The keys are sorted and without duplicates.
+  // Return the keys of removed rows whose copies in lower tiers must still be erased. The keys are
+  // sorted and without duplicates.
   std::vector<int64_t> Departed() const;
   // Clear the list that Departed returns; the copies of the rows in the list must have been erased
   // before.
@@ -121,8 +121,9 @@ class UpperTier {
   // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record `keys` in lower tiers and all keys of a vocabulary in the change log. The rows of these
-  // keys were removed, have their first values again, or have another layout.
+  // Add `keys`, which are keys of rows in lower tiers, and all keys of a vocabulary to the change
+  // log. The rows of these keys were removed, have their first values again, or have another
+  // layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
