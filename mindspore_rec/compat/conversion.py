@@ -122,7 +122,7 @@ class Conversion:
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
-    """Return the changes of a conversion of `targets`."""
+    """Return the changes that a conversion makes to `targets`."""
     first: dict[int, str] = {}
     changes = []
     for target in targets:

@@ -29,7 +29,7 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config sets a value that each embedding decides.
+        ValueError: the config sets a value that is different for each embedding, such as the name.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)
@@ -107,8 +107,8 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Assigning a parameter to a cell renames the parameter. `replace_in` assigns nothing, so
-        # set the parameter's name here.
+        # Assigning a parameter to a cell would rename the parameter. `replace_in` does not assign
+        # the parameter, so set its name here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)

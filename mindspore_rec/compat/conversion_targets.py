@@ -24,8 +24,9 @@ class Target:
     Attributes:
         cell: the embedding.
         kind: name of the embedding's class, as in user code.
-        base: MindSpore's embedding class: the cell's class or a base class of the cell's class.
-        weight: its rows.
+        base: MindSpore's embedding class, which is the cell's class or a base class of the cell's
+            class.
+        weight: the Parameter that contains the embedding's rows.
         paths: every path from the network to the cell, in the order of the search.
     """
 

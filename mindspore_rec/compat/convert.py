@@ -84,7 +84,8 @@ def convert(
         kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an
             `EmbeddingLookup` over the same vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
-        keep_weights: if False, rows start with the value of `param_init` instead of the weights.
+        keep_weights: if True, rows start with the values of the weights; if False, rows start with
+            the value of `param_init`.
         param_init: initial value of the rows that have no weights, with the same choices as for
             `HashEmbeddingLookup`. Default: 'normal'.
         permit_filter_value: number of occurrences in training at which an id gets a row. With
@@ -104,7 +105,7 @@ def convert(
             objects. With `dense=True`, the network may have no embeddings. Default: False.
 
     Returns:
-        The changes; `revert` undoes them.
+        The record of the changes, a Conversion. `revert` undoes the changes.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; a name does not

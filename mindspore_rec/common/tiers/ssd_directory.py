@@ -46,8 +46,7 @@ class SsdDirectory:
 
     Raises:
         ValueError: the directory contains rows and `leftover` is 'refuse'; or `leftover` is 'keep'
-            and a different number of workers wrote the rows. The error is also raised if the
-            table's name is too long.
+            and a different number of workers wrote the rows; or the table's name is too long.
         OSError: the directory cannot be made or read, or the rows are open in another process.
 
     Example:

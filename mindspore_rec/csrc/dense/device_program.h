@@ -6,7 +6,8 @@
 //
 // Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
 // packing a cross network, joining the statistics of a batch normalization, and summing up a bias'
-// gradient. The code is the same as for a program on the host, and runs for microseconds.
+// gradient. The code for this work is the same as for a program on the host, and takes
+// microseconds.
 #pragma once
 
 #include <cstdint>

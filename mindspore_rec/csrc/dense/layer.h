@@ -54,7 +54,7 @@ class Layer {
   // the output.
   virtual bool passes_output() const { return false; }
 
-  // Requests memory from the program. Called once, when the layer is added.
+  // Requests memory from the program. The program calls Attach once, when the layer is added.
   virtual void Attach(DenseProgram*) {}
 
   // Tasks that run before the first slice of a forward pass.
@@ -72,8 +72,8 @@ class Layer {
   // slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Does the layer's work between two stages, on one thread. The function is called only for the
-  // last layer of a stage.
+  // Do the layer's work between two stages, on one thread. The program calls these functions only
+  // for the last layer of a stage.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 

@@ -8,8 +8,8 @@
 namespace msrec {
 
 // The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
-// of the lower triangle. For each pair, j < i; with `diagonal`, j <= i. With `keeps_first`, the
-// output begins with a copy of the first vector.
+// of the lower triangle. In each pair, j < i or, if `diagonal` is true, j <= i. With `keeps_first`,
+// the output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:
   // Throws std::invalid_argument if the widths of input and output do not match.

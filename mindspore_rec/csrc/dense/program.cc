@@ -247,9 +247,9 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are stored for the backward pass; values that are needed only in rounded form are
-    // stored only rounded. A gradient is stored only if another stage reads it, or if it is a
-    // factor of a matrix product in float32.
+    // All values are stored for the backward pass. If only the rounded form of a value is needed,
+    // only the rounded form is stored. A gradient is stored only if another stage reads it, or if
+    // it is a factor of a matrix product in float32.
     if (value.only_rounded) {
       value.value = {Area::kBrief, 0, ld, 4};
       brief_width_ = std::max(brief_width_, ld);

@@ -94,8 +94,8 @@ struct BatchRun {
   // per input. If an input is float32, its entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
-  // True if the backward pass gets the inputs of the forward pass, too, in `inputs`. The program
-  // then does not copy the inputs.
+  // True if the backward pass also gets the inputs of the forward pass, in `inputs`. If has_inputs
+  // is true, the program does not copy the inputs.
   bool has_inputs = false;
   std::vector<const float*> inputs;
   // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
@@ -128,7 +128,7 @@ class DenseProgram {
   // program, the methods below throw std::invalid_argument.
 
   Precision precision() const { return precision_; }
-  // The device that runs the program; null: the host.
+  // The device that runs the program, or null if the host runs the program.
   DenseDevice* device() const { return device_.get(); }
   FactorType factor_type() const {
     return precision_ == Precision::kBFloat16 ? FactorType::kBFloat16 : FactorType::kFloat32;
@@ -180,8 +180,8 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `training` and `saved`. If the run is not a training run, values are
-  // stored only during the call.
+  // and for training also `training` and `saved`. In a prediction, values are stored only during
+  // the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
@@ -198,12 +198,12 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief is scratch memory for values that are needed only while one layer runs. Values in kBrief
-  // use the same memory one after another.
+  // kBrief is scratch memory for values that are needed only while one layer runs. All values in
+  // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. In the area, `column` floats for each row
-  // precede the matrix.
+  // The place of a value's matrix [rows, ld] in an area. The matrix begins after `column` floats
+  // per row, which belong to other matrices.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

@@ -54,9 +54,9 @@ class KeptDigests {
   static constexpr int kParts = 64;  // by the top bits of the hash
   static constexpr size_t kSlack = 64;
 
-  // The index uses open addressing with linear probing. A greater hash never has an earlier home
-  // than a smaller hash. Probing does not wrap around to the first home; it continues into kSlack
-  // extra places after the last home.
+  // The index uses open addressing with linear probing. If a hash is greater than another hash, its
+  // home is the same or a later home. Probing does not wrap around to the first home; it continues
+  // into kSlack extra places after the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place

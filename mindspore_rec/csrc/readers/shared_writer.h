@@ -60,7 +60,7 @@ class SharedWriter {
   // Drop all rows of the table, and all unpublished changes of the table's rows.
   void Clear(size_t table);
   // Set rows. If a key occurs twice, the later row counts. If `last_steps` or `last_times` is null,
-  // 0 is stored instead. If the table has a vocabulary, all keys must be in the vocabulary.
+  // 0 is stored. If the table has a vocabulary, all keys must be in the vocabulary.
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,

@@ -57,8 +57,8 @@ struct IdFilter {
   bool has_padding = false;
   int64_t padding_key = 0;   // ids with this key are dropped if has_padding is true
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences that each id represents; null means 1 for every id. The array must stay
-  // valid until the batch's keys are made distinct.
+  // Number of occurrences of each id, or null if every id counts as one occurrence. The array must
+  // stay valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }

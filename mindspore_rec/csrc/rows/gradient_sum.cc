@@ -95,7 +95,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     }
     part->n = part->set.size();
     // The place after the last key collects the gradients of keys whose rows have been removed.
-    // This place belongs to none of the lookup's keys.
+    // No key of the lookup uses this place.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }

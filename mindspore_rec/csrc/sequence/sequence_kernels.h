@@ -116,7 +116,7 @@ struct SequenceKernels {
                              float* of_candidate);
   // Adds a row to each row of x [count, width].
   void (*add_row)(int64_t count, int64_t width, const float* row, float* x);
-  // Adds the sum of the rows of x, or their weighted sum, to a row.
+  // Adds the sum or the weighted sum of the rows of x to the row `sum`.
   void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);
   void (*sum_weighted)(int64_t count, int64_t width, const float* weights, const float* x,
                        float* sum);

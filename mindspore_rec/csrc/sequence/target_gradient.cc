@@ -98,7 +98,7 @@ class TargetBackward {
       width_ += form_.layers[k].width * before;
       before = form_.layers[k].width;
     }
-    // At most 64 tasks, and fewer if the sums of a task are large.
+    // The number of tasks is at most 64, and smaller if the sums of a task are large.
     constexpr int64_t kMostTasks = 64, kLeastTasks = 4, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);
@@ -189,8 +189,8 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the first layer's weight of pairs, of the values, and, for each list,
-  // of the candidate and of the row that the list adds to x_1.
+  // Computes the gradients of the values and of the first layer's weight for pairs. For each list,
+  // also computes the gradients of the candidate and of the row that the list adds to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;

@@ -29,7 +29,8 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed. If the class is exactly RemoteError, a retry fails too."""
+    """A call on the remote tier failed. An error whose class is exactly RemoteError also occurs in
+    a retry."""
 
 
 class RemoteUnavailableError(RemoteError):

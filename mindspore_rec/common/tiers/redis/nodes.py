@@ -64,7 +64,8 @@ class Nodes:
     def take(self, address: Address, greet: bool) -> Link:
         """Return an idle or new connection.
 
-        Without `greet`, return a new connection for commands that transfer no rows.
+        If `greet` is False, return a new connection, which is only for commands that transfer no
+        rows.
         """
         with self._lock:
             kept = self._idle.get(address)
@@ -83,7 +84,8 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Ask the server to close a broken connection, and so to drop the commands it has not read.
+        """Ask the server to close a broken connection, and to drop the connection's unread
+        commands.
 
         If the connection stayed open, a server that hung for a while could run old writes after
         newer writes.

@@ -7,18 +7,18 @@ The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C 
 A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
 that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
-Version 0.1 wrote values of `row_bytes` bytes without a checksum. Present values have a checksum and
-are 4 bytes longer. With `leftover="keep"`, values with and without a checksum are legal, and each
-value that is written again gets a checksum. With other values of `leftover`, a value without a
-checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a
-value of version 0.1.)
+Version 0.1 wrote values of `row_bytes` bytes without a checksum. Later versions write values with a
+checksum, which are 4 bytes longer. With `leftover="keep"`, values with and without a checksum are
+legal, and each value that is written again gets a checksum. With other values of `leftover`, a
+value without a checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its
+checksum is read as a value of version 0.1.)
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
   bit of the row or of the row's checksum has changed on the server. A row under a wrong key is
   damaged too. A damaged row may be overwritten or erased, and the tier may be cleared.
-* A read never returns an old row. The marker is read with each read of rows. The marker is also
-  read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
+* A read never returns an outdated row. The marker is read with each read of rows. The marker is
+  also read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
   server restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
@@ -263,8 +263,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply contains the number of new rows. If a write was retried, the first reply
-        # was lost.
+        # The first reply contains the number of new rows. If a write was retried, this number is
+        # not known.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -385,7 +385,8 @@ class RedisTier:
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # The counts need no network call. After a failed write, `size()` is more exact than `rows`.
+        # The counts need no network call. After a failed write, `rows` is an estimate, and `size()`
+        # is exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class LowerEviction {
   // Count a failure of a step's eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Return how many times a failing tier has delayed a part of a step's eviction.
+  // Return the number of steps in which a tier failed during eviction.
   uint64_t failures() const { return failures_; }
 
  private:

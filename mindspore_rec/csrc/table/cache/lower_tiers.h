@@ -60,7 +60,7 @@ class LowerTiers {
   // the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
-  // Continue the walk that checks every row, and read about `most` further rows. Returns the number
+  // Continue the walk that checks every row, and read about `most` further rows. Return the number
   // of rows that were read, and true if the walk has ended (TierScrub::Look). If the tiers have
   // never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
@@ -84,8 +84,8 @@ class LowerTiers {
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
-  // Write every row to the tiers, including the rows in host memory. In tiers that promise
-  // durability, the rows survive kill -9 after Flush.
+  // Write every row to the tiers, including the rows in host memory. After Flush, a tier that
+  // promises durability keeps the rows even if the process is killed (kill -9).
   void Flush();
   // Erase every row. If Clear throws, no row has been erased.
   void Clear();

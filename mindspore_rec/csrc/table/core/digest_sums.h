@@ -40,8 +40,8 @@ class DigestSums {
   }
   // Methods that change a sum may throw std::bad_alloc; the sums are then wrong.
 
-  // Subtract `before`, the old digest of a place's row. Add `after`, the digest of a row that was
-  // last seen at the time in `meta`.
+  // Subtract `before`, the old digest of the row in `place`. Add `after`, the row's new digest, to
+  // the sum for the time of last use in `meta`.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);
@@ -52,8 +52,7 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // Subtract `before` and add `after`. The time at which the row was last seen is not needed.
-  // Requires !by_age().
+  // Subtract the old digest `before` of a row, and add the new digest `after`. Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Prefetch the memory that a call of Replace for the same place will change.
   void Prefetch(uint32_t place) const {
@@ -70,8 +69,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add or subtract a row that has no place in host memory. AddBelow adds the row's digest to the
-  // sum for the row's last use; RemoveBelow subtracts the digest again.
+  // Add or subtract the digest of a row that is not in host memory. AddBelow adds the digest to the
+  // sum for the row's last use, and RemoveBelow subtracts the digest.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -136,7 +135,7 @@ class DigestSums {
     void Clear() noexcept {
       for (Sum& each : sums_) each = {};
     }
-    // Successive steps and seconds have different places.
+    // Successive steps, and successive seconds, map to different elements of sums_.
     Sum& of(uint64_t seen) { return sums_[(seen ^ seen >> 32) % kSums]; }
 
    private:

@@ -28,8 +28,8 @@ class GradientTokens {
   void Reset() { sum_ = 0.0; }
   double sum() const { return sum_; }
   // Return whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact
-  // up to 2^24: enough for thousands of tokens. For sums above this limit, a relative difference of
-  // 1/1000 is accepted.
+  // up to 2^24, which is enough for thousands of tokens. For sums above 2^24, a relative difference
+  // of 1/1000 is accepted.
   bool Fits(float received) const {
     const double off = std::fabs(double{received} - sum_);
     return off <= (sum_ < 0x1p24 ? 0.0 : 1e-3 * sum_);  // false for NaN

@@ -24,8 +24,8 @@ class RowPins {
   // Allocate entries for all places below `end`. Throws std::bad_alloc. A method that is called for
   // a place without an entry may also throw std::bad_alloc.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because this
-  // method is also called for single rows. Throws std::bad_alloc.
+  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because
+  // ReserveCopies is also called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {

@@ -216,8 +216,8 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. For
-  // several rows at once, the first `bytes` bytes of each row are prefetched.
+  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
+  // first `bytes` bytes of each row are prefetched, for several rows at a time.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be

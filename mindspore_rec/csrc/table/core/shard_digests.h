@@ -6,9 +6,9 @@
 // beginning of the current epoch, or at a later export. When a row changes, the shard does not hash
 // the row. The shard hashes a changed row when the row is exported or demoted, or when the next
 // epoch begins. For a row in a lower tier, the sum includes the digest that the row had when it was
-// demoted. For a key without a place (has_unseen), the sum includes the key's first row. For a row
-// that is not in host memory, the class stores no separate digest. If memory runs out, all digests
-// are dropped and the call continues.
+// demoted. For a key that has no row yet (has_unseen), the sum includes the digest of the key's
+// first row. For a row that is not in host memory, the class stores no separate digest. If memory
+// runs out, all digests are dropped and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -30,10 +30,9 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to keep digests. `elsewhere` contains the sums of the digests of rows that are not in
-  // host memory.
-  // Requires: changes are recorded, and the rows of a device cache have been written back. May
-  // throw std::bad_alloc; the object then keeps no digests.
+  // Begin to keep digests. The argument `elsewhere` contains the sums of the digests of rows that
+  // are not in host memory. Requires: changes are recorded, and the rows of a device cache have
+  // been written back. May throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }

@@ -56,8 +56,8 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
 
 void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
                                VictimCandidates* candidates) {
-  // The sample is half as large as for eviction, because a wrong choice costs less here. If a row
-  // is demoted too early, it only needs to be promoted again.
+  // The sample is half as large as for eviction, because a wrong choice costs less: a row that is
+  // demoted too early only needs to be promoted again.
   constexpr size_t kSampledDown = kSampled / 2;
   constexpr uint32_t kAhead = 8;
   const Pins pins = context_->pins;

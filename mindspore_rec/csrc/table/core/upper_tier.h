@@ -5,8 +5,7 @@
 // UpperTier, and reports changes in lower tiers to UpperTier. UpperTier hides the core
 // (table_core.h), except the settings and the clock.
 //
-// The caller must hold the table's mutex, as for the core's other parts, unless a method's comment
-// states an exception.
+// The caller must hold the table's mutex, unless a method's comment states an exception.
 #pragma once
 
 #include <cstddef>
@@ -104,8 +103,8 @@ class UpperTier {
   // Return the keys of removed rows whose copies in lower tiers must still be erased. The keys are
   // sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list that Departed returns; the copies of the rows in the list must have been erased
-  // before.
+  // Clear the list that Departed returns. Requires: the copies of the rows in the list have been
+  // erased.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;

@@ -96,7 +96,7 @@ class DeviceRows {
   // (Needed), and ReserveAssign was called. Assign cannot fail if the keys fit and ReserveAssign
   // was called.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
-  // Moves rows between the cache and their blocks. Requires shared memory.
+  // Moves rows between the cache and the rows' blocks in host memory. Requires shared memory.
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;
@@ -125,7 +125,8 @@ class DeviceRows {
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
   std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
-  // Freed slots: one linked list per shard. A list needs no allocation, so Forget cannot fail.
+  // Freed slots: one linked list per shard. A linked list needs no allocation, so Forget cannot
+  // fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
   std::vector<size_t> missing_;  // of a batch, while it is assigned
