@@ -29,7 +29,8 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config sets a value that is different for each embedding, such as the name.
+        ValueError: the config has a name, a `vocab_size`, or an initializer that has no effect
+            because the rows start with the weights.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)

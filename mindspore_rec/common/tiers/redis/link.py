@@ -29,8 +29,10 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed. An error whose class is exactly RemoteError also occurs in
-    a retry."""
+    """A call on the remote tier failed.
+
+    If the error's class is RemoteError itself, and not a subclass, a retry fails, too.
+    """
 
 
 class RemoteUnavailableError(RemoteError):

@@ -84,8 +84,7 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Ask the server to close a broken connection, and to drop the connection's unread
-        commands.
+        """Ask the server to close a broken connection and to drop its unread commands.
 
         If the connection stayed open, a server that hung for a while could run old writes after
         newer writes.
