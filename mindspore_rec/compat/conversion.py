@@ -42,7 +42,8 @@ class Change:
 
 
 class Conversion:
-    """Report of the changes that `convert` made or, in a dry run, would make. Prints as a table.
+    """Report of the changes that `convert` made or, in a dry run, would make. `print` shows a
+    table.
 
     The report keeps the old embeddings and their weights until `revert` or `forget` is called.
 

@@ -109,7 +109,7 @@ def new_lookup(
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
         # Assigning a parameter to a cell would rename the parameter. `replace_in` does not assign
-        # the parameter, so set its name here.
+        # the parameter, so set the parameter's name here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the embeddings of an ordinary network to tables and back, without changes to its code."""
+"""Convert the embeddings of an ordinary network to tables and back, without changes to the
+network's code."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def convert(
     config: TableConfig | None = None,
     dense: bool = False,
 ) -> Conversion:
-    """Replace the embeddings of an ordinary network by table lookups, without changes to its code.
+    """Replace the embeddings of a network by table lookups, without changes to the network's code.
 
     The function finds MindSpore's `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` at
     any depth. The function converts the embeddings that match `names`, `min_size` and `predicate`;
@@ -97,9 +98,9 @@ def convert(
             Default: ''.
         dry_run: True to only check the network and print the changes.
         config: a `TableConfig` for all tables, in place of the arguments above that describe a
-            table. It must have no name and no `vocab_size`, and its `embedding_dim` must equal the
-            dim of the converted embeddings. A table is frozen if the old weight is frozen or the
-            config freezes it.
+            table. The config must have no name and no `vocab_size`, and its `embedding_dim` must
+            equal the dim of the converted embeddings. A table is frozen if the old weight is frozen
+            or the config freezes it.
         dense: True to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into one
             operator, if `nn.FusedSequential` accepts the cell. Layers and parameters stay the same
             objects. With `dense=True`, the network may have no embeddings. Default: False.

@@ -72,7 +72,7 @@ def create_table(
             tiers. Default: 0.
         host_vocabulary_size: maximum number of rows in host memory; at least 1 with an SSD tier, 0
             without. Without an SSD tier, host memory is the lowest tier and has no limit;
-            `eviction=Eviction(max_rows=N)` can limit its rows. Default: 0.
+            `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
         ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
             times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The bytes of a row
             include two floats of optimizer state per float of the value. 0: no SSD tier. Default:
@@ -93,13 +93,13 @@ def create_table(
             or not admitted; a number, or float32 `[dim]`. Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
-        eviction: `Eviction`. Default: rows stay.
+        eviction: `Eviction`. Default: no row is evicted.
         padding_keys: one key or several; `SparseLookup` and `sparse_lookup` return zeros for a
             padding key and never make a row for the key. A clone of the table has no padding keys.
             Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
-            Default: the sizes.
+            Default: the tiers that the three sizes describe.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
             table; only `specs` and `padding_keys` may be set together with `config`.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message

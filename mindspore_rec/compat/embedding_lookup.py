@@ -57,8 +57,8 @@ class EmbeddingLookup(VocabularyLookup):
             `cache=CacheConfig(device_rows=...)`. With 0, there is no device cache. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
-        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`, as
-            for `HashEmbeddingLookup`. Only for 'CPU'. Default: `float32`.
+        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`
+            (`HashEmbeddingLookup` describes both). Only for 'CPU'. Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

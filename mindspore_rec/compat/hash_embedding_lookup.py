@@ -37,8 +37,8 @@ class HashEmbeddingLookup(TableLookup):
     In training (after `set_train()` on the network), an unknown id gets a row at its admission; by
     default, this is the id's first occurrence. In evaluation, the table does not change. For an id
     without a row, the lookup returns `unknown_value`; by default, this value is `param_init` if
-    `param_init` is a number, and zeros if it is a distribution. If one network has several lookups
-    of one table, the optimizer makes one step with the sum of the lookups' gradients.
+    `param_init` is a number, otherwise zeros. If one network has several lookups of one table, the
+    optimizer makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.

@@ -40,7 +40,7 @@ class SsdDirectory:
 
     Args:
         table_name: name of the table.
-        config: configuration with `ssd` and `leftover`.
+        config: the table's tiers; only `ssd` and `leftover` are read.
         worker: index of this worker. Default: 0.
         workers: number of workers. Default: 1.
 

@@ -59,8 +59,7 @@ Precision ToPrecision(const std::string& name) {
   return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
 }
 
-// A dense program under construction. When the program is finished, it is registered under a
-// number.
+// A dense program under construction. A finished program is registered under a number.
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(const std::string& compute_dtype)

@@ -135,8 +135,8 @@ void* CudaDevice::Allocate(size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-// Destructors call Free, even at the end of the process, when the driver may be gone. So errors are
-// ignored.
+// Errors are ignored, because destructors call Free even at the end of the process, when the driver
+// may be gone.
 void CudaDevice::Free(void* memory) {
   if (memory == nullptr) return;
   driver_.cuCtxSetCurrent(context_);

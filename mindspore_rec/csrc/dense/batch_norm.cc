@@ -168,8 +168,8 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
 // of that worker's own loss. All gradients of this worker are multiplied by this worker's weight
-// later. So this function multiplies the sums of worker r by worker r's weight, and divides them by
-// this worker's weight.
+// later. So this function multiplies the sums of worker r by worker r's weight, and divides the
+// result by this worker's weight.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();

@@ -10,8 +10,8 @@
 namespace msrec {
 namespace {
 
-// Floats of a piece. With Adam's four arrays, a piece takes 256 KB and fits into the private cache
-// of a core.
+// Number of floats in a piece. With Adam's four arrays, a piece takes 256 KB and fits into the
+// private cache of a core.
 constexpr size_t kPiece = size_t{1} << 14;
 
 // Part of one array.

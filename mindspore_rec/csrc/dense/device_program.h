@@ -5,8 +5,8 @@
 // stay on the device.
 //
 // Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
-// packing a cross network, joining the statistics of a batch normalization, and summing up a bias'
-// gradient. The code for this work is the same as for a program on the host, and takes
+// packing a cross network, joining the statistics of a batch normalization, and summing up the
+// gradient of a bias. The code for this work is the same as for a program on the host, and takes
 // microseconds.
 #pragma once
 
@@ -23,9 +23,9 @@ class Layer;
 class DeviceProgram {
  public:
   // Limits on the number of forward passes that wait for their backward passes. At least kLeastKept
-  // passes may wait. More than kLeastKept passes may wait, as long as all waiting passes together
-  // take less than kKeptBytes. The number of waiting forward passes is limited, because the program
-  // cannot know whether a forward pass will have a backward pass.
+  // forward passes may wait. More than kLeastKept passes may wait, as long as all waiting passes
+  // together take less than kKeptBytes. The number of waiting forward passes is limited, because
+  // the program cannot know whether a forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 

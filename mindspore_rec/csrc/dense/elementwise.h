@@ -112,7 +112,7 @@ struct Elementwise {
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
   // gradient = gradient a'(.) in place, where `output` is the result of `activate`. Adds the column
-  // sums of the result to `bias_sums` unless `bias_sums` is null. Not for gelu.
+  // sums of the result to `bias_sums` unless `bias_sums` is null. The activation must not be gelu.
   void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
                               Block gradient, float* bias_sums);
 
@@ -157,7 +157,7 @@ struct Elementwise {
 
   // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. The pairs
   // are (1, 0), (2, 0), (2, 1), ...: all pairs with j < i and, if `diagonal` is true, also the
-  // pairs with j = i. With `adds`, the gradient loop adds the gradient of x to `gradient`.
+  // pairs with j = i. If `adds` is true, the gradient loop adds the gradient of x to `gradient`.
   // `scratch` has `PairScratch` floats.
   void (*pair_dots)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                     float* scratch, Block output);
@@ -171,8 +171,8 @@ struct Elementwise {
   // Writes the sum of the columns of each row as one number.
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
-  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. With
-  // `adds`, the gradient loops add the gradient of the units or of the gates to `gradient`.
+  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. If `adds`
+  // is true, the gradient loops add the gradient of the units or of the gates to `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);
@@ -216,7 +216,7 @@ struct Elementwise {
   // For batch normalization: adds (x - mean)^2 of all rows to sums[j].
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
   // output = a((x - mean) scale + beta). If there are masks, the output is also multiplied by the
-  // row's mask. Not for gelu.
+  // row's mask. The activation must not be gelu.
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
   // Computes the gradient of the activation's input: result = a'(output) gradient. If there are

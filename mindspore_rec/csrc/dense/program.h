@@ -66,7 +66,7 @@ struct ExtraInput {
   const char* type = "float32";
 };
 
-// The memory and the batch of one call.
+// The batch of one call of a program, and the memory for the call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
   // The device that runs the program (null if the host runs it), and the loops for this device.
@@ -146,7 +146,7 @@ class DenseProgram {
   // Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
-  // Functions that a layer calls while it is added to the program.
+  // Functions that a layer calls while the program adds the layer.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the forward pass and the backward pass of a DenseProgram. A separate forward operator
-// for prediction saves no values for a backward pass. Shape inference sees no contents, so
-// one-dimensional constants pass widths by their length:
+// for prediction saves no values for a backward pass. Shape inference does not receive the contents
+// of constants, so the length of a one-dimensional constant passes a width:
 //
 //   descriptor  int64 [outputs], or [inputs + parameters] of the backward operator; [0] is the
 //               program's number

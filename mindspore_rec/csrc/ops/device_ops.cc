@@ -42,7 +42,7 @@ MSREC_OP(MsrCountTouched) {
   count = static_cast<int64_t>(std::max<size_t>(table->device().CountTouched(), 1));
 }
 
-// (any tensor with one element a slot, descriptor) -> slots with a gradient, int32; then the
+// (any tensor with one element per slot, descriptor) -> slots with a gradient, int32; then the
 // scratch slot
 MSREC_EXPORT Shape MsrTouchedInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Dimension(ndims, shapes, 0)};

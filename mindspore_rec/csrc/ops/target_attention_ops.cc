@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operator of a target attention, and its gradient. The number of hidden layers of the
-// perceptron is part of the shape of the first argument, because shape inference sees shapes only.
+// perceptron is part of the shape of the first argument, because shape inference receives only
+// shapes.
 #include <algorithm>
 #include <numeric>
 #include <vector>

@@ -149,8 +149,8 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 // ---- overlays
 
 // Return the entry of a key. If the key has no entry, return a free entry, whose kind is kNoChange.
-// A writer always leaves a free entry. If no entry is free and none belongs to the key, return
-// null. Requires: `entries` is a power of two.
+// A writer always leaves a free entry. If the key has no entry and no entry is free, return null.
+// Requires: `entries` is a power of two.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

@@ -30,10 +30,10 @@ class SharedMemory {
 
   // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
   // rows of each table, and also the size of the address space for all other data together. Create
-  // rounds this size up to huge pages, and reduces the size if the file would exceed 2^46 bytes.
-  // The file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING),
-  // its length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
-  // Requires: no other process has mapped the file yet.
+  // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
+  // bytes. The file takes memory only for written pages. If the file allows sealing
+  // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
+  // copy of the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);

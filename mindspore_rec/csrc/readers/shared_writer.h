@@ -47,8 +47,8 @@ struct SharedReaderStuck : std::runtime_error {
 
 class SharedWriter {
  public:
-  // Start from the newest root, if there is one. Throws SharedDamaged if the memory is
-  // inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
+  // Start from the newest root, if the memory already has a root. Throws SharedDamaged if the
+  // memory is inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
   explicit SharedWriter(std::shared_ptr<SharedMemory> memory, double patience_seconds = 10.0);
   ~SharedWriter();
 

@@ -123,8 +123,7 @@ void Batch::MakeUnique(int shard) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Ids are often repeated, so the set has room for half of the ids only, and thus stays in the
-  // cache.
+  // Ids are often repeated, so the hash set is sized for half of the ids, and stays in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys overwrite the beginning of the array `keys`. The write position is never ahead

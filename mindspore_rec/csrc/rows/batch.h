@@ -111,7 +111,7 @@ struct Batch {
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. Unused by other lookups.
+  // the weight of the gradient. Other lookups do not use these arrays.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

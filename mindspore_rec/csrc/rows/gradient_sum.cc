@@ -103,7 +103,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Also clear the sum after the last key's sum, if the memory has space for it.
+  // Clear the sums of the new keys and, unless the memory ends there, the sum of the place after
+  // the last key.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

@@ -22,8 +22,8 @@ namespace msrec {
 
 struct StepConstants;  // rows/step_constants.h
 
-// The kernels that read and write rows, for one type of values and one type of states. Arithmetic
-// is float32. Arrays other than rows are float32, except for bfloat16 outputs.
+// The kernels that read and write rows, for one type of values and one type of states. All
+// arithmetic is in float32. Arrays other than rows are float32, except for bfloat16 outputs.
 struct RowKernels {
   // For i in [0, n), writes the value of rows[inverse[i]] to out[pos[i]]. If the row is null,
   // writes default_row.
@@ -97,8 +97,8 @@ struct Kernels {
 };
 
 // Returns the kernels for the instruction set in MINDSPORE_REC_SIMD (avx512, avx2, base). If
-// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support the set, returns the kernels
-// for the best instruction set of this CPU.
+// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support that instruction set,
+// returns the kernels for the best instruction set of this CPU.
 const Kernels& ActiveKernels();
 
 // Returns the kernels for the instruction set `name`, or null if this CPU or build does not support

@@ -14,8 +14,8 @@
 //
 // The digest of a value is computed from its float32 bytes, for tables of any precision. For an
 // int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and
-// other processes rely on these functions: changing one changes the format. (In Python:
-// tests/parameter/digest_model.py.)
+// other processes rely on these functions, so a change of a function is a change of the format. (In
+// Python: tests/parameter/digest_model.py.)
 #pragma once
 
 #include <cstddef>

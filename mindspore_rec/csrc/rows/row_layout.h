@@ -37,7 +37,7 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
 }
 
 // Returns the padded size in bytes of n numbers in a row. PartBytes is always inlined, because the
-// kernels of every instruction set use it.
+// kernels of every instruction set use PartBytes.
 __attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
   return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;
 }

@@ -130,7 +130,8 @@ struct SequenceKernels {
   void (*multiply)(const SmallShape& shape, const float* a, const float* b, float* c);
 };
 
-// Returns the kernels for the instruction set `name`, or null if this CPU does not support the set.
+// Returns the kernels for the instruction set `name`, or null if this CPU does not support that
+// instruction set.
 const SequenceKernels* FindSequenceKernels(const char* name);
 // Returns the kernels for the instruction set in MINDSPORE_REC_SIMD, or for the best instruction
 // set of this CPU.

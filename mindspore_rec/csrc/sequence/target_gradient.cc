@@ -238,8 +238,8 @@ class TargetBackward {
     }
   }
 
-  // Divides the sums of activation k over all rows by the number of rows. The gradient of the
-  // activation's inputs needs these means.
+  // Divides the sums of activation k by the number of rows, because the gradient of the
+  // activation's inputs needs the means.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {

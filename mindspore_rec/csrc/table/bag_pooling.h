@@ -15,7 +15,7 @@ namespace msrec {
 
 class BagPooling {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
   // Combines rows with the kernels in `rows`, and not with the kernels for the table's number
   // types.

@@ -74,7 +74,7 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
     // reserved.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
-  // Since the batch's index entries were read, another lookup may have inserted some of the batch's
+  // After the batch's index entries were read, another lookup may have inserted some of the batch's
   // keys.
   batch->probed = false;
   Fetch(batch, LookupPurpose::kTrain, true, unknown, out);

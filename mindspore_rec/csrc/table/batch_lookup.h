@@ -17,7 +17,7 @@ namespace msrec {
 
 class BatchLookup {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit BatchLookup(TableParts* core) : core_(*core) {}
 
   // Fill batch->row as `purpose` requires. Unless `out` is null, copy the rows' values to out

@@ -92,9 +92,10 @@ class RedisTier:
             rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
-        timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
+        timeout: seconds that one answer of a server may take. Default: the value in `url`, or 5 if
+            `url` has none.
         retry_seconds: seconds for which a call retries before it raises an error. Default: the
-            URL's value, or 30.
+            value in `url`, or 30 if `url` has none.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found. Default: 1.
@@ -263,8 +264,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply contains the number of new rows. If a write was retried, this number is
-        # not known.
+        # The first reply contains the number of new rows. If a write was retried, the number of new
+        # rows is not known.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -385,8 +386,8 @@ class RedisTier:
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # The counts need no network call. After a failed write, `rows` is an estimate, and `size()`
-        # is exact.
+        # Reading the counts needs no call to the server. After a failed write, `rows` is an
+        # estimate, and `size()` is exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:

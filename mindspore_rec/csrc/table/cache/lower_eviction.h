@@ -33,7 +33,7 @@ class LowerEviction {
   // Evict all rows that are due for eviction. If `norms` is true, also evict all rows with a small
   // norm.
   void EvictAll(bool norms);
-  // EvictAll() after a trigger.
+  // Do the same as EvictAll, and end the sweep that Trigger has started.
   void EvictTriggered(bool norms);
   // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
@@ -49,8 +49,8 @@ class LowerEviction {
   uint64_t failures() const { return failures_; }
 
  private:
-  // Visit about `rows` rows, and evict rows as EvictAll does. Returns true if the sweep has reached
-  // the end.
+  // Visit about `rows` rows, and evict the rows that EvictAll would evict. Returns true if the
+  // sweep has reached the end.
   bool EvictNext(size_t rows, bool norms);
 
   UpperTier& upper_;

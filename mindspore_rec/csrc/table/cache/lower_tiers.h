@@ -65,7 +65,7 @@ class LowerTiers {
   // never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have been removed from the table. The table calls this method
+  // Erase the copies of rows that have been removed from the table. The table calls EraseDeparted
   // before it reads, writes or walks over rows in the tiers.
   void EraseDeparted();
   // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
@@ -82,7 +82,8 @@ class LowerTiers {
   // or unavailable, or if memory is short. All rows of the table can be read even while some rows
   // are still in the queue.
   void DrainIfPossible();
-  // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
+  // Call fn for each part of the rows that are in a lower tier only. Rows that are due for eviction
+  // are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
   // Write every row to the tiers, including the rows in host memory. After Flush, a tier that
   // promises durability keeps the rows even if the process is killed (kill -9).
@@ -109,7 +110,7 @@ class LowerTiers {
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
   // an exception as long as the tiers with old rows are not cleared. So if this run ends with a
-  // successful Flush, a later run cannot find old rows.
+  // successful Flush, a later run cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();

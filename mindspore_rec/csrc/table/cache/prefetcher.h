@@ -3,13 +3,13 @@
 // Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
 // then promotes the rows to host memory. The rows stay in host memory until the batch is released,
-// unless a step needs the memory for other rows. Copies of rows that have changed since the read
+// unless a step needs the memory for other rows. Copies of rows that changed after they were read
 // are dropped (Fetches). To keep a slow disk busy, two threads are used: while one thread reads
 // rows, the other thread makes keys unique or promotes rows. The threads are started when the first
 // batch is added.
 //
 // The caller must hold the table's mutex. If a method has a `lock` argument, the method releases
-// this lock while it waits.
+// this lock during a wait.
 #pragma once
 
 #include <array>

@@ -9,8 +9,8 @@
 namespace msrec {
 namespace {
 
-// Number of counters that are compared when one of these counters must be dropped. The counter with
-// the lowest count is dropped; among equal counts, the oldest counter is dropped.
+// Number of counters that are compared when one counter must be dropped. The counter with the
+// lowest count is dropped; among equal counts, the oldest counter is dropped.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {

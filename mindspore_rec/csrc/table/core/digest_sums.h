@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DigestSums: the sum of the digests of a shard's rows. Rows that are due for eviction do not
-// count. A row becomes due for eviction as time passes, without a write. So if rows are evicted by
-// age, the class keeps a separate sum for each time of last use. The digest is the total of the
+// DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
+// eviction. A row becomes due for eviction as time passes, without a write. So if rows are evicted
+// by age, the class keeps a separate sum for each time of last use. The digest is the total of the
 // sums of rows that are not due for eviction. If rows are evicted by age, the class also stores,
 // for each row in host memory, which sum includes the row.
 #pragma once
@@ -117,8 +117,8 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Pointers to recently used sums of the map. Most rows have one of a few times of last use, so
-  // the map is rarely searched.
+  // Pointers to recently used sums of the map. Most rows share a few times of last use, so the map
+  // is rarely searched.
   class Recent {
    public:
     struct Sum {

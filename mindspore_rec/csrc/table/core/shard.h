@@ -121,7 +121,7 @@ class Shard {
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
   // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. Touch records rows.
+  // StopRecording may end the recording. `Touch` records the keys of rows.
   ChangeLog& changes() { return changes_; }
   // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
   // have begun.

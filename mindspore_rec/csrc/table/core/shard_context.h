@@ -20,7 +20,7 @@ namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
 // pin rows in host memory. The indexes wrap around, so a row that was not touched for a very long
-// time may stay pinned unnecessarily. That does no harm.
+// time may stay pinned unnecessarily, which does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
@@ -37,7 +37,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // True if batch `number` is prefetched and not released; the batch's rows are then still needed.
+  // True if batch `number` is prefetched and not released, so that its rows are still needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
@@ -100,8 +100,8 @@ inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Return the number of floats in a row's state: the optimizer state, and the frequency or score, if
-// the rows have one.
+// Return the number of floats in a row's state: the optimizer state and, if the rows have one, the
+// frequency or score.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }

@@ -42,7 +42,7 @@ class ShardDigests {
   void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   size_t bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }
 
-  // ---- by the shard
+  // ---- methods that only the shard calls
 
   // True if all digests are up to date: no row has been touched since the digests were computed.
   bool fresh() const { return fresh_; }

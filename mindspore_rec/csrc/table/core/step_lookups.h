@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StepLookups: the lookups of a step that still wait for their gradients, indexed by ticket, and
-// the sum of the gradients that have arrived. Gradients may arrive in any order; they are summed in
+// the sum of the gradients that have arrived. Gradients may arrive in any order, but are summed in
 // the order of the lookups.
 #pragma once
 
@@ -25,14 +25,14 @@ class StepLookups {
   static constexpr int64_t kFrozenTicket = -1;
   using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
 
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit StepLookups(const TableCore* core) : core_(core) {}
   // Reserve memory, so that the next call of Recycle cannot fail. Throws std::bad_alloc.
   void ReserveSpare();
 
   // ---- batches
 
-  // Return a batch of these ids, partitioned by shard. Throws std::invalid_argument.
+  // Return a batch of the ids, partitioned by shard. Throws std::invalid_argument.
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);

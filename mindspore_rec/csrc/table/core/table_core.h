@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableCore: the state that a table's parts share. The shared state consists of the configuration,
-// the shards, and the lookups of the current step. Table owns it. The parts (BatchLookup,
-// RowReader, RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers
-// of the parts must hold the table's mutex.
+// the shards, and the lookups of the current step. The class Table owns the TableCore. The parts
+// (BatchLookup, RowReader, RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to
+// TableCore; callers of the parts must hold the table's mutex.
 //
-// Error messages begin with the table's name (Where). Methods that check arguments throw
-// std::invalid_argument, unless their comment names another exception.
+// Error messages begin with the table's name (Where). A method that checks arguments throws
+// std::invalid_argument, unless the method's comment names another exception.
 #pragma once
 
 #include <atomic>

@@ -152,7 +152,7 @@ void UpperTier::CopyAll(size_t most,
   }
 }
 
-// ---------------------------------------------------------------- copies that are below as well
+// ---------------------------------------------------------------- copies in lower tiers
 
 std::vector<int64_t> UpperTier::Departed() const {
   std::vector<int64_t> keys;
@@ -173,7 +173,7 @@ void UpperTier::ForgetCopies() noexcept {
   for (const auto& shard : core_.shards) shard->pins().ForgetCopies();
 }
 
-// ---------------------------------------------------------------- rows that leave below
+// ---------------------------------------------------------------- rows removed from lower tiers
 
 void UpperTier::ReserveEvictions(const std::vector<int64_t>& keys) {
   size_t of_shard[kNumShards] = {};

@@ -69,7 +69,7 @@ class UpperTier {
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
-  // place in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
+  // position in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
   // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
   // std::bad_alloc. If `rows` is not null, the rows that were promoted before a std::bad_alloc stay
   // in host memory. Requires Reserve.
@@ -98,7 +98,7 @@ class UpperTier {
   void CopyAll(size_t most,
                const std::function<void(std::vector<int64_t>, std::vector<char>)>& write);
 
-  // ---- copies that are below as well
+  // ---- copies in lower tiers
 
   // Return the keys of removed rows whose copies in lower tiers must still be erased. The keys are
   // sorted and without duplicates.
@@ -109,7 +109,7 @@ class UpperTier {
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
 
-  // ---- rows that leave below
+  // ---- rows removed from lower tiers
 
   // Reserve memory to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
