@@ -129,7 +129,7 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   rows.last_steps = Column(self, last_steps, "last_steps", n);
   rows.last_times = Column(self, last_times, "last_times", n);
   WithoutPython([&] { self->Import(n, rows, width); });
-  self.registered->rows_missing.store(false);  // here they are
+  self.registered->rows_missing.store(false);  // the rows are imported now
 }
 
 // Imports rows of int8 or int4 without conversion. The array is uint8 [n, bytes of scale, offset

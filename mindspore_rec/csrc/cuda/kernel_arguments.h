@@ -153,7 +153,7 @@ struct NormalizedGradientArguments {
   const float* mean;
   Masks masks;
   Rows output, gradient, result;
-  float *sums, *products;  // of the chunks
+  float *sums, *products;  // sums of the chunks
 };
 
 struct NormalizeGradientArguments {

@@ -129,7 +129,8 @@ void BatchStatistics::BetweenForward(const BatchRun& run) const {
     moments.Join(static_cast<double>(slice.real_rows()), mean, mean + w);
   }
   if (run.share != nullptr) moments = OfAllWorkers(moments, run.share);
-  if (moments.count == 0) {  // nobody has rows; an idle worker's rows are normalized by any
+  if (moments.count == 0) {  // no worker has rows, and any statistics will do for the rows of an
+                             // idle worker
     std::memcpy(vectors.mean, vectors.new_mean, FloatBytes(w));
     for (int64_t j = 0; j < w; ++j) SetScale(norm_, run, vectors.new_variance[j], j, vectors);
     return;
@@ -184,7 +185,7 @@ void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const Vectors vectors = VectorsOf(run, *memory_, w);
   float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
   std::memset(found, 0, FloatBytes(2 * w));
-  if (run.share->is_idle()) return;  // its gradients count for nothing
+  if (run.share->is_idle()) return;  // the gradients of an idle worker have weight 0
   std::vector<double> sums(static_cast<size_t>(2 * w), 0.0);
   double rows = 0.0;
   for (size_t r = 0; r < weights.size(); ++r) {

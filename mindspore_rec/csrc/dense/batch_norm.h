@@ -26,15 +26,15 @@ struct BatchNorm {
   int mean = -1;  // further inputs [width]: the moving mean and variance
   int variance = -1;
   Activation activation = Activation::kNone;  // not gelu
-  RowMasks masks;                             // of a dropout behind it; as for `Linear`
+  RowMasks masks;                             // masks of a dropout that follows, as for `Linear`
   float epsilon = 1e-5f;
-  float momentum = 0.1f;  // share of the batch in the new moving statistics
+  float momentum = 0.1f;  // weight of the batch in the new moving statistics
 };
 
 // Memory that the two layers of a normalization share.
 struct BatchNormMemory {
   int64_t packed = 0;  // offset of the vectors below, each of `width` floats
-  int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0
+  int64_t sums = 0;    // column of two sums per slice, followed by two results in slice 0
 };
 
 // Adds the layers to a program. In training, a forward pass writes the new moving mean to `packed`,

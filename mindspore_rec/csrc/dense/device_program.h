@@ -54,7 +54,7 @@ class DeviceProgram {
     }
 
     int64_t name = 0;
-    bool waits = false;  // for its backward pass
+    bool waits = false;  // true while the forward pass waits for its backward pass
     DeviceMemory saved, packed, rounded, parameters, extras;
     std::vector<const float*> parameter_at;
     std::vector<const void*> extra_at;
@@ -73,11 +73,11 @@ class DeviceProgram {
 
   const DenseProgram& program_;
   DenseDevice* const device_;
-  std::vector<std::unique_ptr<Kept>> kept_;  // from the one used last to the oldest
+  std::vector<std::unique_ptr<Kept>> kept_;  // the most recently used pass first
   int64_t last_name_ = 0;
   Kept predicted_;
   DeviceMemory scratch_, temporary_, partials_, gradients_, parameter_gradients_, inputs_, outputs_;
-  std::vector<float> partial_sums_;  // on the host
+  std::vector<float> partial_sums_;  // in the host's memory
 };
 
 }  // namespace msrec

@@ -68,7 +68,7 @@ struct CrossRows {
   const float* weight = nullptr;     // [layers, width]
   const float* constants = nullptr;  // [layers]
   const float* bias = nullptr;       // [width]
-  bool rounds = false;               // whether factors of products are rounded to bfloat16
+  bool rounds = false;               // true if factors of matrix products are rounded to bfloat16
 };
 
 // One curve for each number of a row. A curve consists of straight pieces between knots, which are
@@ -76,7 +76,7 @@ struct CrossRows {
 struct NumberCurves {
   int64_t numbers = 0;
   int64_t dim = 0;
-  int64_t bins = 0;              // pieces of a curve
+  int64_t bins = 0;              // number of pieces of a curve
   const float* knots = nullptr;  // [numbers, bins + 1, dim]
   int64_t knot_floats() const { return numbers * (bins + 1) * dim; }
 };
@@ -86,7 +86,7 @@ struct NumberCurves {
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
-  int64_t count = 0;                   // frequencies of a number
+  int64_t count = 0;                   // number of frequencies of a number
   const float* frequencies = nullptr;  // [numbers, count]
   const float* weight = nullptr;       // [dim, 2 count]
   const float* bias = nullptr;         // [dim]

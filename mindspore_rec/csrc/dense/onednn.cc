@@ -23,7 +23,7 @@ namespace {
 using namespace onednn;  // NOLINT: names of one small header
 
 constexpr size_t kMostProducts = 4096;
-constexpr size_t kMostOperands = 4;         // of a primitive, with its scratchpad
+constexpr size_t kMostOperands = 4;         // operands of a primitive, including its scratchpad
 constexpr size_t kMostBoundByThread = 256;  // primitives
 
 Functions dnn;
@@ -374,7 +374,7 @@ std::shared_ptr<const Product> OneDnn::Find(const ProductShape& shape) {
   }
   auto made = std::make_shared<const OneDnnProduct>(shape);
   std::unique_lock<std::shared_mutex> lock(products_mutex);
-  if (products.size() >= kMostProducts) products.clear();  // those in use are shared
+  if (products.size() >= kMostProducts) products.clear();  // products in use are shared
   return products.emplace(shape, std::move(made)).first->second;
 }
 

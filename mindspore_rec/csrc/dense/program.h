@@ -72,8 +72,8 @@ struct BatchRun {
   // The device that runs the program (null if the host runs it), and the loops for this device.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
-  DeviceMemory* temporary = nullptr;  // of a device
-  bool training = false;              // whether what is saved is kept for a backward pass
+  DeviceMemory* temporary = nullptr;  // temporary memory of a device
+  bool training = false;              // true if the saved values are kept for a backward pass
   int64_t batch = 0;
   // If several workers share the batch: this worker's share, and the index of this worker's first
   // row in the whole batch.
@@ -87,8 +87,8 @@ struct BatchRun {
   float* partial_sums = nullptr;  // [slices, partial_width], cleared
   int64_t partial_width = 0;
   std::vector<const float*> parameters;
-  std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
-  char* rounded = nullptr;          // rounded weights, on a device
+  std::vector<const void*> extras;  // inputs without a gradient: masks and, on the host, counters
+  char* rounded = nullptr;          // rounded weights in a device's memory
   std::vector<float*> parameter_gradients;
   // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
   // per input. If an input is float32, its entry is null or missing.
@@ -216,13 +216,13 @@ class DenseProgram {
 
   struct Value {
     int64_t width = 0;
-    int stage = 0;              // in which it is written
-    std::vector<bool> written;  // each column
+    int stage = 0;              // the stage that writes the value
+    std::vector<bool> written;  // one entry per column
     bool crosses_stages = false;
     bool is_factor = false;
     bool gradient_is_factor = false;
     bool only_rounded = false;
-    bool zero_gradient = false;  // whether its gradient is cleared before it is added to
+    bool zero_gradient = false;  // true if the gradient must be cleared before layers add to it
     Place value, rounded, gradient, rounded_gradient;
   };
 
@@ -258,14 +258,15 @@ class DenseProgram {
   std::vector<Value> values_;
   std::vector<View> inputs_, outputs_;
   std::vector<std::vector<std::unique_ptr<Layer>>> stages_;
-  std::vector<std::vector<const Layer*>> gradient_rounds_;  // layers that share no parameter
+  std::vector<std::vector<const Layer*>> gradient_rounds_;  // each round has layers that share no
+                                                            // parameter
   int parameters_ = 0;
   int extras_ = 0;
   std::map<int, ExtraInput> extra_inputs_;
   std::vector<int64_t> parameter_sizes_;
   int64_t saved_width_ = 0;
   int64_t gradient_width_ = 0;
-  int64_t scratch_width_ = 0;  // of a backward pass
+  int64_t scratch_width_ = 0;  // width of the scratch memory of a backward pass
   int64_t brief_width_ = 0;
   int64_t partial_width_ = 0;
   int64_t packed_bytes_ = 0;

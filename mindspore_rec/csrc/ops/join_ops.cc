@@ -40,7 +40,7 @@ struct Matrices {
 
   int count = 0;
   int64_t rows = 0;
-  int64_t width = 0;  // of the joined matrix
+  int64_t width = 0;  // width of the joined matrix
   std::vector<int64_t> begins;
   std::vector<int64_t> widths;
 };

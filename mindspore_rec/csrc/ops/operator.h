@@ -68,7 +68,7 @@ class Call {
     if (kind == OpKind::kLookup) RequireRows();
   }
   ~Call() {
-    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // looked up only to be checked
+    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // the table is only checked, not used
     const auto spent = std::chrono::steady_clock::now() - start_;
     registered_->times.calls[kind_] += 1;
     registered_->times.nanoseconds[kind_] +=

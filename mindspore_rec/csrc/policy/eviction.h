@@ -27,10 +27,10 @@ namespace msrec {
 
 // Order in which rows are evicted if the table has more rows than its capacity.
 enum class EvictionOrder : int32_t {
-  kLru = 0,   // first the rows that were last seen longest ago
-  kLfu,       // first the rows that were seen least often
-  kLfuDecay,  // the same, but an occurrence counts half after half_life_steps
-  kScore,     // first the rows with the lowest scores, which the user sets
+  kLru = 0,   // first the rows whose last use is oldest
+  kLfu,       // first the rows that were used least often
+  kLfuDecay,  // as kLfu, but the weight of an occurrence halves every half_life_steps steps
+  kScore,     // first the rows with the lowest scores, which users set
 };
 
 enum class EvictionReason : uint8_t { kNone = 0, kIdleSteps, kIdleSeconds, kCapacity, kNorm };
@@ -39,11 +39,11 @@ struct Eviction {
   int64_t max_idle_steps = -1;    // -1: off
   int64_t max_idle_seconds = -1;  // -1: off
   int64_t max_rows = -1;          // -1: off
-  int64_t max_bytes = -1;         // limit of the bytes of rows and their index; -1: off
+  int64_t max_bytes = -1;         // limit on the bytes of rows and their index; -1: off
   EvictionOrder order = EvictionOrder::kLru;
   double half_life_steps = 0.0;  // kLfuDecay
-  float min_norm = -1.0f;        // rows with a smaller L2 norm are evicted; < 0: off
-  bool on_trigger = false;       // only TableEviction::Evict evicts
+  float min_norm = -1.0f;        // rows with a smaller L2 norm are evicted; negative: off
+  bool on_trigger = false;       // true if only TableEviction::Evict evicts rows
 
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
   bool by_norm() const { return min_norm >= 0.0f; }
@@ -65,7 +65,7 @@ struct Horizon {
 // limit changes.
 struct Epochs {
   uint32_t number = 0;
-  Horizon seen;  // the clock when it was last looked at
+  Horizon seen;  // the clock's time at the last call of Follow
 
   void Follow(const Eviction& eviction, const Horizon& now) {
     const bool by_steps = eviction.max_idle_steps > 0;

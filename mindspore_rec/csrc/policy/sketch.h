@@ -24,7 +24,7 @@ namespace msrec {
 
 class CountingSketch {
  public:
-  static constexpr uint32_t kMaxCount = 0xffff;  // of the widest counters
+  static constexpr uint32_t kMaxCount = 0xffff;  // the maximum of the widest counters
 
   // Allocates `bytes` bytes, rounded down to whole blocks of 64 bytes, but at least one block. If
   // `bytes` is 0, no memory is allocated, and the sketch must not be used. A counter has
@@ -83,7 +83,7 @@ class CountingSketch {
 
  private:
   static constexpr int kHashes = 4;
-  static constexpr int kBlockBits = 480;  // of counters in a block
+  static constexpr int kBlockBits = 480;  // bits of a block's counters
 
   struct alignas(64) Block {
     uint32_t epoch;
@@ -125,7 +125,7 @@ class CountingSketch {
   }
 
   const int bits_;
-  const int group_;  // counters one hash chooses among
+  const int group_;  // number of counters from which one hash chooses
   std::vector<Block> blocks_;
 };
 

@@ -24,7 +24,7 @@ struct ScoredVectors {
 
 // List u is values[offsets[u]] to values[offsets[u + 1] - 1].
 struct ItemLists {
-  const int64_t* values;   // items in [0, num_items), in any order, also repeated
+  const int64_t* values;   // items in [0, num_items), in any order, may repeat
   const int64_t* offsets;  // [num_users + 1]
 };
 

@@ -51,7 +51,7 @@ class KeptDigests {
                 std::vector<uint32_t>* checks) const;
 
  private:
-  static constexpr int kParts = 64;  // by the top bits of the hash
+  static constexpr int kParts = 64;  // the top bits of the hash select the part
   static constexpr size_t kSlack = 64;
 
   // The index uses open addressing with linear probing. If a hash is greater than another hash, its
@@ -59,7 +59,7 @@ class KeptDigests {
   // into kSlack extra places after the last home.
   struct Part {
     std::vector<int64_t> keys;
-    std::vector<uint32_t> checks;  // 0: a free place
+    std::vector<uint32_t> checks;  // 0 marks a free place
     size_t homes = 0;
     size_t size = 0;
   };

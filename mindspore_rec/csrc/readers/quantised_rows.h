@@ -47,10 +47,10 @@ struct AgeLimit {
 class QuantisedRows {
  public:
   struct Memory {
-    size_t rows = 0;   // number of them
-    size_t slabs = 0;  // bytes held, room for growth included
+    size_t rows = 0;   // number of rows
+    size_t slabs = 0;  // allocated bytes, including memory reserved for growth
     size_t index = 0;
-    size_t entries = 0;  // that there is room for in the index
+    size_t entries = 0;  // number of entries that fit into the index
   };
 
   // `bits` is 8 or 4. If `vocabulary` is 0, any key is allowed. If `aged` is true, each row stores
@@ -154,7 +154,7 @@ class QuantisedRows {
   const int64_t vocabulary_;
   const Kernels* kernels_ = &ActiveKernels();
   mutable std::shared_mutex mutex_;
-  std::vector<std::unique_ptr<Part>> parts_;  // of a vocabulary: one
+  std::vector<std::unique_ptr<Part>> parts_;  // a vocabulary has only one part
 };
 
 }  // namespace msrec

@@ -33,7 +33,7 @@ class SharedArena {
 
   const SharedMemory* const memory_;
   std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; none touches another
+  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; ranges are not adjacent
 };
 
 }  // namespace msrec

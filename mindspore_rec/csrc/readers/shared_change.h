@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-constexpr uint64_t kFullest = 85;  // of 100 entries of a part, before it grows
+constexpr uint64_t kFullest = 85;  // percentage of used entries at which a part grows
 
 inline uint64_t RoomOf(uint64_t buckets) { return buckets * kBucketEntries * kFullest / 100; }
 inline uint64_t BucketsFor(uint64_t rows) {
@@ -78,8 +78,8 @@ struct SharedTableChange {
   };
 
   bool replaces = false;
-  Staged staged;                                         // where it does not replace all rows
-  std::array<SharedIndexPart, kSharedParts> parts = {};  // where it replaces all rows
+  Staged staged;  // used if the change does not replace all rows
+  std::array<SharedIndexPart, kSharedParts> parts = {};  // used if the change replaces all rows
   std::array<uint64_t, kSharedParts> rows = {};
   Horizon ages_at;
   uint64_t first_time = 0;

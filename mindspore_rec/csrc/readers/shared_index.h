@@ -24,15 +24,15 @@ struct SharedPartView {
   uint64_t count;
   const char* rows;
   size_t stride;
-  uint64_t end;  // slots are below it
+  uint64_t end;  // all slots in use are below `end`
 };
 
 namespace shared_index {
 
 constexpr uint64_t kBytes = 0x0101010101010101ull;
 constexpr uint64_t kTops = 0x80 * kBytes;
-constexpr uint64_t kPast = uint64_t{1} << 32;  // of tags[1]: keys went past the bucket
-constexpr int kOfFirst = 8;                    // entries whose tags are in tags[0]
+constexpr uint64_t kPast = uint64_t{1} << 32;  // bit of tags[1]: keys went into a later bucket
+constexpr int kOfFirst = 8;                    // number of entries whose tags are in tags[0]
 
 inline int PartOf(uint64_t hash) { return static_cast<int>(hash >> 58); }
 inline uint64_t Tag(uint64_t hash) {
@@ -67,7 +67,7 @@ bool AnyMatch(const SharedBucket& bucket, uint64_t tag, uint64_t* past, const Fn
 }
 
 struct Place {
-  SharedBucket* bucket = nullptr;  // null: the key is not there
+  SharedBucket* bucket = nullptr;  // null if the key is missing
   int entry = 0;
 };
 
@@ -123,7 +123,7 @@ inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
           found = {&bucket, entry};
           return true;
         })) {
-      SetSlot(found, slot);  // nobody looks at it without a tag
+      SetSlot(found, slot);  // readers ignore a slot without a tag
       SetTag(found, Tag(hash));
       return;
     }

@@ -75,7 +75,7 @@ class SharedReader {
   const BucketHasher hasher_;
   const Kernels* const kernels_ = &ActiveKernels();
   const int first_, count_;
-  std::atomic<uint64_t> checked_{0};  // roots up to it are right
+  std::atomic<uint64_t> checked_{0};  // roots up to this sequence number have been checked
   std::mutex mutex_;
   std::condition_variable left_;
   std::vector<int> free_;

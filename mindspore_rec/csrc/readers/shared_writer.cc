@@ -146,7 +146,7 @@ void SharedWriter::PublishStatus(const std::string& status) {
   auto made = NextRoot();
   auto* root = reinterpret_cast<SharedRoot*>(made.get());
   std::vector<SharedBlob> old = {root->status, {}};
-  old.pop_back();  // room for one more
+  old.pop_back();  // reserves memory for one more element
   const uint64_t place = RootPlace();
   try {
     root->status = NewBlob(status);

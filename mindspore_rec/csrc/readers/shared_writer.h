@@ -99,8 +99,8 @@ class SharedWriter {
   uint64_t FirstTime(size_t table) const;
 
  private:
-  struct Change;   // of a table, not published yet
-  struct Retired;  // memory to free when nobody reads an older root
+  struct Change;   // an unpublished change of a table
+  struct Retired;  // memory to free when no reader uses an older root
   struct Table;
 
   SharedRoot* Root() const;
@@ -144,7 +144,7 @@ class SharedWriter {
   const BucketHasher hasher_;
   SharedArena arena_;
   std::vector<std::unique_ptr<Table>> tables_;
-  std::vector<std::unique_ptr<Change>> changes_;  // null: the table does not change
+  std::vector<std::unique_ptr<Change>> changes_;  // null if the table does not change
   std::vector<Retired> retired_;
 };
 

@@ -238,7 +238,7 @@ void SharedWriter::EraseOld(size_t table) {
   Change& change = Changed(table);
   const SharedTableSpec& spec = memory_->spec(table);
   if (!spec.aged() || change.replaces || !published()) return;
-  Settle();  // so that the index has all rows
+  Settle();  // merges the overlay, so that the index has all rows
   Eviction eviction;
   eviction.max_idle_steps = spec.max_idle_steps;
   eviction.max_idle_seconds = spec.max_idle_seconds;
@@ -256,7 +256,7 @@ void SharedWriter::EraseOld(size_t table) {
   for (const int64_t key : old) {
     SharedTableChange::Entry& entry =
         *change.staged.At(hasher_.Hash(static_cast<uint64_t>(key)), key);
-    if (entry.kind == kNoChange) entry.kind = kGone;  // a row of this change is newer
+    if (entry.kind == kNoChange) entry.kind = kGone;  // else the change has a newer row
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 // the result does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
-constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
+constexpr int kDropped = kNumShards;  // pseudo shard for dropped ids, whose output is zeros
 
 struct Histogram {
   uint32_t count[kNumShards + 1] = {};
@@ -97,7 +97,8 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
     begin[s] = total;
     for (Histogram& histogram : histograms) {
       const uint32_t count = histogram.count[s];
-      histogram.count[s] = static_cast<uint32_t>(total);  // now: where this block writes
+      histogram.count[s] = static_cast<uint32_t>(total);  // now the position at which this block
+                                                          // writes
       total += count;
     }
   }
@@ -116,7 +117,7 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
 }
 
 void Batch::MakeUnique(int shard) {
-  static thread_local KeySet kept;  // with its memory
+  static thread_local KeySet kept;  // static, so that calls reuse the memory
   KeySet& distinct = kept;
   const size_t first = begin[shard];
   const size_t count = begin[shard + 1] - first;

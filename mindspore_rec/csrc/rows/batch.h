@@ -53,10 +53,10 @@ uint64_t HashIds(const IdView& ids);
 // trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
-  bool identity = false;   // keys are their own index
+  bool identity = false;   // true if the keys themselves are the index
   bool has_padding = false;
   int64_t padding_key = 0;   // ids with this key are dropped if has_padding is true
-  uint32_t coefficient = 1;  // weight of an occurrence in a key's count
+  uint32_t coefficient = 1;  // weight of one occurrence in a key's count
   // Number of occurrences of each id, or null if every id counts as one occurrence. The array must
   // stay valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
@@ -78,16 +78,16 @@ void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim);
 struct Batch {
   int64_t ticket = 0;
   size_t n = 0;
-  size_t stride = 1;  // of the caller's ids, of the rows given out and of their gradient
+  size_t stride = 1;  // distance between ids, output rows and gradient rows
   uint32_t coefficient = 1;
-  const uint32_t* counts = nullptr;  // by position, as IdFilter has it
-  bool made_unique = false;          // all shards' keys are distinct already
-  bool on_device = false;            // rows are read from the device cache
-  uint64_t structure = 0;            // the table's structure version when `row` was filled
+  const uint32_t* counts = nullptr;  // by position, as in IdFilter
+  bool made_unique = false;          // true if the keys of all shards are distinct
+  bool on_device = false;            // true if the lookup reads rows from the device cache
+  uint64_t structure = 0;            // the table's version (Structure) when `row` was filled
 
   // Shard s has the range [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
-  uint32_t unique[kNumShards] = {};  // distinct keys of the shard
+  uint32_t unique[kNumShards] = {};  // number of distinct keys of each shard
 
   // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
@@ -104,8 +104,8 @@ struct Batch {
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
   }
 
-  bool probed = false;      // whether `row` holds the index's answers
-  Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
+  bool probed = false;      // true if `row` contains the results of the index
+  Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
   // Copies of rows that are in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;

@@ -77,7 +77,8 @@ class Index {
 
   struct alignas(64) Chunk {
     uint8_t tag[kChunkEntries];  // 0: free
-    uint8_t overflow;  // keys whose home is here or earlier and that live further on; saturating
+    uint8_t overflow;  // number of keys whose home is here or earlier and whose entry is later;
+                       // saturates
     uint8_t padding[3];
     uint32_t row[kChunkEntries];
   };
@@ -129,7 +130,7 @@ class Index {
   size_t size_ = 0;
   size_t entries_ = 0;
   size_t bytes_ = 0;
-  bool behind_ = false;  // a segment could not grow
+  bool behind_ = false;  // true if a segment could not grow
   std::vector<Entry> directory_;
   std::vector<Segment> segments_;
 };

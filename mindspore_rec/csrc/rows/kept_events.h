@@ -16,7 +16,7 @@
 namespace msrec {
 
 struct KeptLayout {
-  size_t length;  // number of events of a history
+  size_t length;  // maximum number of events of a history
   size_t width;   // int64 numbers of an event, without its time
 
   size_t capacity() const { return 2 * length; }
@@ -29,7 +29,7 @@ struct KeptLayout {
 // (i + 1) * width).
 struct UserRows {
   size_t size;
-  const int64_t* user;  // index of the user's row, or -1: unknown, without history and event
+  const int64_t* user;  // index of the user's row, or -1 for an unknown user, who has no history
   const int64_t* times;
   const uint8_t* is_event;
   const int64_t* values;  // [size, width]

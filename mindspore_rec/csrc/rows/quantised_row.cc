@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-constexpr double kLargest = 65504.0;  // of float16
+constexpr double kLargest = 65504.0;  // the largest finite float16
 constexpr uint16_t kLargestHalf = 0x7bff;
 constexpr uint16_t kNanHalf = 0x7e00;
 

@@ -30,7 +30,7 @@ namespace msrec {
 
 struct Rounding {
   bool stochastic = false;
-  uint64_t stream = 0;  // of the step
+  uint64_t stream = 0;  // stream of the step
 };
 
 constexpr uint64_t kRoundingStream = 0x5374656350726563ULL;

@@ -25,7 +25,8 @@
 
 namespace msrec {
 
-constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd: places differ
+constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd, so that different places give
+                                                         // different multiples
 
 // This function is always inlined, like Mix64, because loops for several instruction sets call the
 // function.

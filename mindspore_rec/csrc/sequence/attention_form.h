@@ -16,9 +16,9 @@ enum class Attention {
 struct AttentionForm {
   Attention kind = Attention::kSoftmax;
   int64_t heads = 1;
-  int64_t dim = 1;            // of a head
-  float score_scale = 1.0f;   // of the product of query and key
-  float weight_scale = 1.0f;  // of a SiLU
+  int64_t dim = 1;            // dim of a head
+  float score_scale = 1.0f;   // factor of the product of query and key
+  float weight_scale = 1.0f;  // factor of a SiLU
   // Biases that are added to the scores; null means no bias. `by_distance` has an element for each
   // distance between two rows; the last element is also added for all larger distances. `by_time`
   // has an element for each bucket of time differences.
@@ -26,7 +26,7 @@ struct AttentionForm {
   int64_t distances = 0;
   const float* by_time = nullptr;
   int64_t buckets = 0;
-  const int64_t* times = nullptr;  // of each row; read if by_time is given
+  const int64_t* times = nullptr;  // time of each row; only read if by_time is not null
 
   int64_t width() const { return heads * dim; }
 };

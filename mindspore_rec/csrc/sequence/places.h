@@ -15,9 +15,9 @@
 namespace msrec {
 
 struct PlaceForm {
-  int64_t places = 1;              // rows of the table
-  int64_t dim = 1;                 // of a row
-  const int64_t* times = nullptr;  // of each value; null: distances
+  int64_t places = 1;              // number of rows of the table
+  int64_t dim = 1;                 // dim of a row
+  const int64_t* times = nullptr;  // time of each value, or null to use distances
 };
 
 // Writes output [N, dim]: each value plus the row for its place.

@@ -13,7 +13,7 @@ namespace msrec {
 // Partial sums of one task, and memory of its loops.
 struct AttentionSums {
   float* by_distance;  // [distances]
-  float* by_time;      // [kTimeLanes, buckets]: of every 16th key each
+  float* by_time;      // [kTimeLanes, buckets]; each lane has the sums of every 16th key
 };
 constexpr int64_t kTimeLanes = 16;
 
@@ -28,7 +28,7 @@ struct AttentionList {
 struct RowScales {
   const float* scale;  // [width]
   const float* shift;  // [width]
-  float epsilon;       // is added to variances
+  float epsilon;       // added to variances
 };
 
 // Partial sums of one task of a gated attention.
@@ -48,9 +48,9 @@ struct DiceColumns {
 
 // Sums or means over rows, for each column.
 struct DiceSlopes {
-  float* slopes;  // of normalized inputs
-  float* dots;    // of these slopes times normalized inputs
-  float* alpha;   // of the slopes of alpha
+  float* slopes;  // sums of the slopes of the normalized inputs
+  float* dots;    // sums of these slopes times the normalized inputs
+  float* alpha;   // sums of the slopes of alpha
 };
 
 // Sizes of a product. The rows of b and c are `ldb` and `ldc` floats apart; element (i, p) of a is

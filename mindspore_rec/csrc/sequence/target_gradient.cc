@@ -23,8 +23,8 @@ enum { kFactor, kOfOutput, kOfInput, kOfPairs, kGates };
 
 // Columns of a task's sums for one layer.
 struct LayerSums {
-  int64_t weight;      // [width, width before]; of the first layer [width, 2 dim]
-  int64_t bias;        // [width]; not of the first layer
+  int64_t weight;      // [width, width of the previous layer]; [width, 2 dim] for the first layer
+  int64_t bias;        // [width]; the first layer has none
   int64_t activation;  // [3 width]: see TargetActivation::Sums
 };
 
@@ -333,13 +333,14 @@ class TargetBackward {
   const SplitWeight split_;
   float* const of_scores_;          // [N]
   std::vector<float*> xs_;          // x_1, x_2, ...
-  std::vector<float*> of_outputs_;  // gradients of h_1, h_2, ...; not of the last
+  std::vector<float*> of_outputs_;  // gradients of h_1, h_2, ..., except of the last layer's output
   std::vector<std::unique_ptr<BlockProducts>> products_;
   std::vector<TargetActivation> activations_;
   std::vector<std::vector<float>> means_;
   int64_t tasks_ = 0;
-  int64_t width_ = 0;      // floats of a task's sums
-  int64_t cleared_ = 0;    // the first of these floats; the others are first written, then added to
+  int64_t width_ = 0;    // number of floats of a task's sums
+  int64_t cleared_ = 0;  // the first `cleared_` floats are cleared; a task's first block writes the
+                         // other floats
   int64_t last_sums_ = 0;  // column of the sums for the last weight and bias
   std::vector<LayerSums> sums_of_;
   AlignedMemory large_sums_;

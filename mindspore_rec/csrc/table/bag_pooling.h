@@ -36,8 +36,8 @@ class BagPooling {
                const float* unknown, float* out);
 
   const TableCore& core_;
-  const RowKernels* const rows_ = nullptr;  // null: the kernels of the table's rows
-  Buffer<uint32_t> row_of_pos_;             // by position of the lookup
+  const RowKernels* const rows_ = nullptr;  // null to use the kernels of the table's rows
+  Buffer<uint32_t> row_of_pos_;             // indexed by position in the lookup
 };
 
 }  // namespace msrec

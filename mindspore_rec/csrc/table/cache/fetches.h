@@ -19,12 +19,12 @@ namespace msrec {
 struct Fetch {
   int64_t number = 0;
   std::vector<int64_t> ids;
-  bool ready = false;      // its rows are in host memory, or it failed
-  bool cancelled = false;  // the table was cleared or laid out anew
+  bool ready = false;      // true if the rows are in host memory or the prefetch failed
+  bool cancelled = false;  // true if the table was cleared or the rows got another layout
   std::exception_ptr error;
-  std::vector<int64_t> absent;       // sorted: keys without a row in a lower tier
-  std::vector<int64_t> invalidated;  // keys whose rows there changed since they were read
-  size_t sorted = 0;                 // of invalidated, the first so many are sorted
+  std::vector<int64_t> absent;       // keys without a row in a lower tier, sorted
+  std::vector<int64_t> invalidated;  // keys whose rows in lower tiers have changed since the read
+  size_t sorted = 0;                 // the first `sorted` keys of `invalidated` are sorted
 
   bool Invalidated(int64_t key) {
     if (sorted != invalidated.size()) {

@@ -40,15 +40,16 @@ class HostRows {
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
-    uint64_t looked_up = 0;        // distinct keys of training lookups
-    uint64_t hits = 0;             // of which were in host memory
-    uint64_t misses = 0;           // of which had to be read from a lower tier by the lookup itself
+    uint64_t looked_up = 0;  // distinct keys of training lookups
+    uint64_t hits = 0;       // keys of looked_up with a row in host memory
+    uint64_t misses = 0;  // keys of looked_up whose rows the lookup itself had to read from a lower
+                          // tier
     uint64_t demoted = 0;          // rows
     double lookup_wait = 0.0;      // seconds that training lookups waited for lower tiers
     uint64_t evaluated = 0;        // distinct keys of lookups that change nothing
-    uint64_t read_in_host = 0;     // of which were in host memory
-    uint64_t read_below = 0;       // of which were found in a lower tier
-    double evaluation_wait = 0.0;  // seconds that these lookups waited for lower tiers
+    uint64_t read_in_host = 0;     // keys of `evaluated` with a row in host memory
+    uint64_t read_below = 0;       // keys of `evaluated` with a row in a lower tier
+    double evaluation_wait = 0.0;  // seconds that lookups of `evaluated` waited for lower tiers
   };
   const Stats& stats() const { return stats_; }
 

@@ -55,7 +55,7 @@ class LowerEviction {
 
   UpperTier& upper_;
   LowerTiers& tiers_;
-  bool sweeping_ = false;  // with Eviction::on_trigger: not all rows have been looked at
+  bool sweeping_ = false;  // with Eviction::on_trigger: true until the sweep has visited all rows
   uint64_t failures_ = 0;
 };
 

@@ -31,8 +31,8 @@ namespace msrec {
 
 class LowerTiers {
  public:
-  static constexpr size_t kPartRows = 16384;  // rows of one write
-  static constexpr size_t kScanRows = 4096;   // rows of one read of a walk
+  static constexpr size_t kPartRows = 16384;  // rows per write
+  static constexpr size_t kScanRows = 4096;   // rows per read of a walk
 
   // Requires: upper outlives this object.
   LowerTiers(UpperTier* upper, CacheSettings settings)
@@ -96,9 +96,9 @@ class LowerTiers {
   // Copies of the rows, stored in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
-    std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
+    std::shared_ptr<WriteBehind> queue;  // null if no tier was ever opened
     int64_t rows = 0;
-    std::vector<int64_t> keys;  // where changes are recorded
+    std::vector<int64_t> keys;  // the keys of all rows, if changes are recorded
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
@@ -135,11 +135,11 @@ class LowerTiers {
   UpperTier& upper_;
   const CacheSettings settings_;
   int generation_ = 0;
-  std::shared_ptr<TierChain> chain_;  // null until it is first needed
+  std::shared_ptr<TierChain> chain_;  // null before the first use
   std::shared_ptr<WriteBehind> queue_;
   int64_t rows_ = 0;
   Fetches fetches_;
-  std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
+  std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
   // earlier layout, or a new layout that could not be completed. A queue in this list contains only

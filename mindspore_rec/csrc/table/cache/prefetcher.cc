@@ -38,7 +38,7 @@ void Prefetcher::StartThreads() {
     try {
       thread = StartThread("read ahead", [this] { Main(); });
     } catch (const std::runtime_error& error) {
-      if (&thread != &threads_[0]) return;  // the first one reads all batches
+      if (&thread != &threads_[0]) return;  // the first thread reads all batches
       throw std::runtime_error(upper_.Where(error.what()));
     }
   }
@@ -90,7 +90,8 @@ void Prefetcher::Stop(std::unique_lock<std::mutex>* lock) {
 void Prefetcher::Main() {
   YieldToOperators();
   const DefaultFloatMode float_mode;
-  const ThreadPool::Alone alone;  // operators need the workers
+  const ThreadPool::Alone alone;  // this thread works alone, because operators need the worker
+                                  // threads
   Batch batch;
   TableMutex::Hold hold(upper_.mutex());
   std::unique_lock<std::mutex>& lock = *hold.lock();
@@ -103,7 +104,8 @@ void Prefetcher::Main() {
       FetchRows(&lock, fetch.get(), &batch);
 #ifdef __GLIBCXX__
     } catch (abi::__forced_unwind&) {
-      throw;  // Python ends a thread so that asks for its lock while it shuts down
+      throw;  // Python ends a thread in this way if the thread requests the GIL during Python's
+              // shutdown
 #endif
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();

@@ -69,12 +69,12 @@ class Prefetcher {
   LowerTiers& tiers_;
   HostRows& host_;
   std::array<std::thread, kThreads> threads_;
-  std::condition_variable wake_;   // the threads
-  std::condition_variable ready_;  // those who wait for a batch
+  std::condition_variable wake_;   // wakes the threads
+  std::condition_variable ready_;  // wakes the calls that wait for a batch
   std::deque<std::shared_ptr<Fetch>> queued_;
   int64_t next_number_ = 1;
   bool stop_ = false;
-  int waiters_ = 0;  // calls that wait on ready_, and look at this when they wake
+  int waiters_ = 0;  // calls that wait on ready_, and read this object when they wake up
   uint64_t promoted_ = 0;
   double waited_ = 0.0;
 };

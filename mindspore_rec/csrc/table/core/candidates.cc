@@ -102,7 +102,7 @@ void Candidates::Import(uint64_t hash, const RowMeta& counter) {
 }
 
 bool Candidates::AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* before) {
-  const uint64_t hash = HashKey(key);  // sketches are exported: a constant hash
+  const uint64_t hash = HashKey(key);  // a constant hash function, because sketches are exported
   const Admission& admission = context_->admission;
   const uint32_t epoch = context_->epochs.number;
   *before = sketch_.Estimate(hash, epoch);

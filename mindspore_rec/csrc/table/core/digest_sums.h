@@ -97,7 +97,7 @@ class DigestSums {
   }
 
   size_t bytes() const {
-    constexpr size_t kNode = 4 * sizeof(void*) + 2 * sizeof(uint64_t);  // of a map
+    constexpr size_t kNode = 4 * sizeof(void*) + 2 * sizeof(uint64_t);  // bytes of a map's node
     return seen_.capacity() * sizeof(uint64_t) + of_.size() * kNode;
   }
 
@@ -144,13 +144,13 @@ class DigestSums {
   };
 
   bool by_steps_ = false, by_seconds_ = false;
-  uint64_t all_ = 0;  // if nothing is evicted by age
+  uint64_t all_ = 0;  // sum of all rows if nothing is evicted by age
   // The keys of the map have the last step in the upper half and the last second in the lower half.
   // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. The map
   // has no entries for sums that are 0.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
-  std::vector<uint64_t> seen_;  // by place: the sum that the row is in
+  std::vector<uint64_t> seen_;  // for each place, the time of the sum that includes the row
 };
 
 }  // namespace msrec

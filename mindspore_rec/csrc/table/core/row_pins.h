@@ -103,9 +103,9 @@ class RowPins {
 
   const ShardContext& context_;
   const SlabStore& rows_;
-  std::vector<RowPin> pins_;       // by place
-  std::vector<int64_t> departed_;  // with room for all copies
-  size_t copies_ = 0;              // rows with a copy in a lower tier
+  std::vector<RowPin> pins_;       // indexed by place
+  std::vector<int64_t> departed_;  // has capacity for all copies
+  size_t copies_ = 0;              // number of rows with a copy in a lower tier
 };
 
 }  // namespace msrec

@@ -42,7 +42,7 @@ void Shard::Reserve(size_t rows) {
 }
 
 void Shard::ReserveNotes(size_t keys) {
-  changes_.Reserve(2 * keys);  // one that is due goes and comes
+  changes_.Reserve(2 * keys);  // a row that is due is first erased and then inserted again
   if (context_->eviction.by_age()) evictions_.Reserve(keys);
   if (context_->identity()) return;
   index_->CatchUp();
@@ -210,7 +210,7 @@ void Shard::FindOrPut(Batch* batch) {
       row = Insert(hashes_[i], key);
       candidates_.Forget(hashes_[i], key);
     } else if (context_->Due(*Meta(row))) {
-      EvictDue(key);  // its memory is free now, so this insert cannot run out
+      EvictDue(key);  // frees a row's memory, so the next insert needs no new memory
       row = Insert(hashes_[i], key);
     }
     TouchTraining(row, 1);

@@ -31,7 +31,7 @@ namespace msrec {
 
 struct ShardStats {
   uint64_t inserted = 0;
-  uint64_t rejected = 0;  // keys of a batch that admission did not let in
+  uint64_t rejected = 0;  // number of keys of batches that were not admitted
   uint64_t evicted_by_age = 0;
   uint64_t evicted_by_capacity = 0;
   uint64_t evicted_by_norm = 0;
@@ -240,11 +240,11 @@ class Shard {
   ShardStats stats_;
   ShardDigests digests_;
   RowPins pins_;         // empty without lower tiers
-  size_t cursor_ = 0;    // of the sweep, over rows and then candidates
-  uint32_t sample_ = 0;  // where the next sample of candidates begins
+  size_t cursor_ = 0;    // place of the sweep, first over rows and then over candidates
+  uint32_t sample_ = 0;  // place at which the next sample of candidates begins
   std::vector<uint64_t> hashes_;
-  std::vector<uint32_t> places_;  // of the batch that was probed last
-  uint32_t inserted_ = 0;         // the place of the last insert
+  std::vector<uint32_t> places_;  // places of the batch that was probed last
+  uint32_t inserted_ = 0;         // place of the last inserted row
   std::vector<const void*> chunks_;
 };
 

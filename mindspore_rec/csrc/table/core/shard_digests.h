@@ -92,8 +92,8 @@ class ShardDigests {
   const int number_;
   bool kept_ = false;
   bool fresh_ = false;
-  std::vector<uint64_t> digests_;  // by place; 0: there was no row
-  DigestSums sums_;                // of all rows, in host memory or not
+  std::vector<uint64_t> digests_;  // indexed by place; 0 if there was no row
+  DigestSums sums_;                // include all rows, in host memory or not
   std::vector<char> first_;        // buffer of FirstDigest
 };
 

@@ -38,7 +38,7 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
-  Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
+  Meta(row)->dirty = 0;  // the copied bit may be from an earlier epoch of the change log
   FillTime(*context_, Meta(row));
   try {
     pins_.BeginPromoted(id, hold, number);

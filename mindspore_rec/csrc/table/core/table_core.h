@@ -85,18 +85,19 @@ struct TableCore {
   TableConfig config;
   ShardContext context;
   TableMutex mutex;
-  bool closed = false;  // every call but Close throws TableClosed
+  bool closed = false;  // if true, every call except Close throws TableClosed
   std::vector<std::unique_ptr<Shard>> shards;
   std::atomic<bool> has_optimizer{false};
-  bool trainable = true;                   // false: training lookups act as evaluation
-  std::vector<float> unknown_row;          // what unknown keys read in training
-  std::vector<float> serving_unknown_row;  // and in evaluation
-  mutable int64_t owned_vocabulary = -1;   // -1: not counted yet
-  uint64_t relayouts = 0;                  // times that all rows were laid out anew
-  uint64_t epoch = 0;                      // the last mark; never used twice
-  uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
+  bool trainable = true;  // if false, a training lookup is the same as a lookup in evaluation
+  std::vector<float> unknown_row;          // value of unknown keys in training
+  std::vector<float> serving_unknown_row;  // value of unknown keys in evaluation
+  mutable int64_t owned_vocabulary = -1;   // -1 before the first count
+  uint64_t relayouts = 0;                  // number of changes of the rows' layout
+  uint64_t epoch = 0;                      // number of the current epoch; never reused
+  uint64_t oldest_mark = 0;  // the oldest epoch with recorded changes, or 0 if no changes are
+                             // recorded
   StepLookups lookups{this};
-  DeviceRows* device = nullptr;  // of the device cache; null: there is none
+  DeviceRows* device = nullptr;  // rows of the device cache, or null without a device cache
 };
 
 }  // namespace msrec

@@ -34,7 +34,8 @@ class TableMutex {
     std::unique_lock<std::mutex>* lock() { return &lock_; }
 
    private:
-    const WithoutInterpreter without_;  // first: it is given back when the mutex is
+    const WithoutInterpreter without_;  // first, so that the GIL is acquired again after the mutex
+                                        // is unlocked
     const TableMutex* const mutex_;
     std::unique_lock<std::mutex> lock_;
     Hold* const outer_;

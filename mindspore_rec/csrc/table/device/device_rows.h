@@ -38,7 +38,7 @@ struct DeviceConfig {
 // A swap of rows: one row moves out of a slot, then another row moves in.
 struct SlotSwap {
   uint32_t slot;
-  char* out;  // where the old row belongs; null: there is none, or it is as it was
+  char* out;  // block of the old row, or null if there is no old row or the row is unchanged
   const char* in;
 };
 
@@ -109,14 +109,14 @@ class DeviceRows {
   const SlotMap& map() const { return map_; }
 
   uint64_t hits = 0, misses = 0, written_back = 0;
-  std::vector<SlotSwap> moving;  // that the caller moves, without shared memory
+  std::vector<SlotSwap> moving;  // swaps that the caller performs, without shared memory
   size_t bytes() const;
 
  private:
   void ApplyLeaving();
 
   const DeviceConfig config_;
-  const RowLayout* const layout_;  // of the blocks in host memory
+  const RowLayout* const layout_;  // layout of the blocks in host memory
   const int dim_;
   int state_width_ = 0;
   float* values_ = nullptr;
@@ -124,12 +124,12 @@ class DeviceRows {
   SlotMap map_;
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
-  std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
+  std::vector<uint8_t> gone_;  // 1 if the row was forgotten and the slot is not free yet
   // Freed slots: one linked list per shard. A linked list needs no allocation, so Forget cannot
   // fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
-  std::vector<size_t> missing_;  // of a batch, while it is assigned
+  std::vector<size_t> missing_;  // missing keys of a batch, during Assign
 };
 
 }  // namespace msrec
