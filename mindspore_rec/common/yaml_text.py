@@ -91,8 +91,8 @@ def read_yaml(path: Path) -> Any:
     """Return the document in a YAML file.
 
     Raises:
-        ValueError: the file cannot be read, or `parse_yaml` refuses its text. The message names the
-            file.
+        ValueError: the file cannot be read, or `parse_yaml` refuses the file's text. The message
+            names the file.
     """
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))

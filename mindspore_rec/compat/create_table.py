@@ -73,10 +73,10 @@ def create_table(
         host_vocabulary_size: maximum number of rows in host memory; at least 1 with an SSD tier, 0
             without. Without an SSD tier, host memory is the lowest tier and has no limit;
             `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
-        ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
-            times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The bytes of a row
-            include two floats of optimizer state per float of the value. 0: no SSD tier. Default:
-            0.
+        ssd_vocabulary_size: number of rows for which the SSD tier must have space. The SSD tier's
+            limit is 1.8 times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The
+            bytes of a row include two floats of optimizer state per float of the value. 0: no SSD
+            tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None, because a table is passed to an optimizer, and not an optimizer to

@@ -57,8 +57,8 @@ class HashEmbeddingLookup(TableLookup):
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
         padding_key: id for which the lookup returns zeros; this id is never trained. Default: none.
-        table: an existing MapParameter to share; the arguments that describe a table must then be
-            left out.
+        table: an existing MapParameter to share. If `table` is set, the arguments that describe a
+            table must not be set.
         seed: seed of the initial values. Default: 0.
         admission: the argument `admission` of `TableConfig`, in place of `permit_filter_value`.
         eviction: the argument `eviction` of `TableConfig`, in place of `evict_filter_value`.

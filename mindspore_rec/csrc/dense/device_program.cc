@@ -79,8 +79,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       inputs_(device_),
       outputs_(device_) {
   // The device computes some gradients from all rows, and the host computes the other gradients
-  // from partial sums. So if several layers share a part of a parameter, either all of these layers
-  // compute the part's gradient on the device, or all compute it on the host.
+  // from partial sums. So if several layers share a part of a parameter, all of these layers must
+  // compute the part's gradient in the same memory: the device's or the host's.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters and
-// their gradients are copied from and to the host's memory. All values between inputs and outputs
-// stay on the device.
+// DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters,
+// and gradients of parameters are copied between the device's memory and the host's memory. All
+// values between inputs and outputs stay on the device.
 //
 // Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
 // packing a cross network, joining the statistics of a batch normalization, and summing up the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a join of matrices by columns. MindSpore's own gradient ends the process if the
-// matrices have no rows.
+// The gradient of a concatenation of matrices along their columns. MindSpore's own gradient ends
+// the process if the matrices have no rows.
 #include <algorithm>
 #include <vector>
 

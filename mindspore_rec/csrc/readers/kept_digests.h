@@ -55,8 +55,8 @@ class KeptDigests {
   static constexpr size_t kSlack = 64;
 
   // The index uses open addressing with linear probing. If a hash is greater than another hash, its
-  // home is the same or a later home. Probing does not wrap around to the first home; it continues
-  // into kSlack extra places after the last home.
+  // home is the same or a later home. After the last home, probing continues into kSlack extra
+  // places, and does not wrap around to the first home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0 marks a free place

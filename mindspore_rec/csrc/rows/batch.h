@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: the ids of one lookup, partitioned by shard and made unique. Making a Batch is the first
-// stage of every operation on a batch of ids. The Batch of a training lookup is stored for the
-// gradient, so that the backward pass need not hash the ids again.
+// Batch: the ids of one lookup, partitioned by shard and made unique. Every operation on a batch of
+// ids first makes a Batch. The Batch of a training lookup is stored for the gradient, so that the
+// backward pass need not hash the ids again.
 #pragma once
 
 #include <algorithm>

@@ -216,9 +216,9 @@ class TargetBackward {
     });
   }
 
-  // Returns the sums for a list of which the block contains only a part: the block's first list if
-  // `which` is 0, or its last list if `which` is 1. The sums are [dim] for the candidate, followed
-  // by [width] for the row of the list.
+  // Returns the sums for a list that is only partly in the block: the block's first list if `which`
+  // is 0, the last list if `which` is 1. The sums are [dim] for the candidate, followed by [width]
+  // for the row of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }

@@ -43,7 +43,8 @@ class BatchLookup {
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
              const RowsOut& out);
   // For each key of one shard that is in the vocabulary and was never trained, set batch->row to a
-  // row with the key's first value. Requires that batch->copies has room for one row per position.
+  // row with the key's first value. Requires that batch->copies has memory for one row per
+  // position.
   void ReadUnseen(Batch* batch, int shard);
 
   TableParts& core_;

@@ -107,7 +107,7 @@ class Nodes:
         link.close()
 
     def broken(self, link: Link) -> None:
-        """Close a connection that failed, and all idle connections to its server."""
+        """Close a connection that failed, and all idle connections to the same server."""
         link.close()
         with self._lock:
             if link.client_id is not None and link.server is not None:

@@ -29,9 +29,9 @@ class HostRows {
 
   // Make the keys of the batch unique and find their rows. For training, promote the rows that are
   // in lower tiers; for evaluation, copy these rows into batch->copies. Demote rows to make room
-  // for the rows that the shards will insert. If there are pending rows (`pending` is not null),
-  // also keep room for these rows, and add the batch's absent keys to `pending`. Throws if a tier
-  // fails or if host memory is too small. May also throw std::bad_alloc.
+  // for the rows that the shards will insert. If `pending` is not null, also reserve space for the
+  // pending rows, and add the batch's absent keys to `pending`. Throws if a tier fails or if host
+  // memory is too small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
   // fit. If `prefetching` is true, fewer than `rows` new rows may fit, because rows that earlier

@@ -75,8 +75,8 @@ class LowerTiers {
   // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
   // the queue.
   std::string TierOf(int64_t key) const;
-  // Write rows. If a prefetch is reading one of the written rows, the prefetch will drop its copy
-  // of the row.
+  // Write rows. If a prefetch is reading one of the written rows, the prefetch drops the outdated
+  // copy of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
   // or unavailable, or if memory is short. All rows of the table can be read even while some rows

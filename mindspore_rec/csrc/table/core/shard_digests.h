@@ -30,7 +30,7 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to keep digests. The argument `elsewhere` contains the sums of the digests of rows that
+  // Begin to store digests. The argument `elsewhere` contains the sums of the digests of rows that
   // are not in host memory. Requires: changes are recorded, and the rows of a device cache have
   // been written back. May throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceRows: the rows of a table that are in its device cache. The cache is two matrices, values
-// [slots + 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory
-// or, if the device is the CPU, in memory shared with the host. The last three rows of a matrix are
+// DeviceRows: the rows in the device cache of a table. The cache is two matrices, values [slots +
+// 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory or, if
+// the device is the CPU, in memory shared with the host. The last three rows of a matrix are
 // special: the value for unknown keys, zeros for padding, and a scratch row for writes that are not
 // needed.
 //
@@ -15,7 +15,7 @@
 // from the cache.
 //
 // Code that runs in parallel over shards may call only Find, Value, State, MarkDirty, WriteBack and
-// methods with a shard number, and may pass only keys and slots of its own shard.
+// methods with a shard number. Such code may pass only keys and slots of its own shard.
 #pragma once
 
 #include <cstdint>
