@@ -34,11 +34,11 @@ __all__ = ["HashEmbeddingLookup"]
 class HashEmbeddingLookup(TableLookup):
     """Embedding lookup in a hash table: any id is legal, and the table grows with the ids.
 
-    In training (after `set_train()` on the network), an unknown id gets a row at its admission; by
-    default, this is the id's first occurrence. In evaluation, the table does not change. For an id
-    without a row, the lookup returns `unknown_value`; by default, this value is `param_init` if
-    `param_init` is a number, otherwise zeros. If one network has several lookups of one table, the
-    optimizer makes one step with the sum of the lookups' gradients.
+    In training (after `set_train()` on the network), an unknown id gets a row at its admission, by
+    default at its first occurrence. In evaluation, the table does not change. For an id without a
+    row, the lookup returns `unknown_value`; by default, this value is `param_init` if `param_init`
+    is a number, otherwise zeros. If one network has several lookups of one table, the optimizer
+    makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.

@@ -3,12 +3,11 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training, mean and variance are computed over all rows of the batch. So the output can be
-// computed only when the inputs of all rows are complete. For this reason, a normalization consists
-// of two layers: BatchStatistics ends a stage, and Normalization begins the next stage. If several
-// workers share the batch, mean and variance are computed over the rows of all workers, and are
-// identical, bit for bit, on all workers. In evaluation, the moving statistics are used as mean and
-// variance.
+// In training, mean and variance are computed over all rows of the batch. The output can be
+// computed only when the inputs of all rows are complete, so a normalization consists of two
+// layers: BatchStatistics ends a stage, and Normalization begins the next stage. If several workers
+// share the batch, mean and variance are computed over the rows of all workers, and are identical,
+// bit for bit, on all workers. In evaluation, the moving statistics are used as mean and variance.
 #pragma once
 
 #include <memory>

@@ -79,8 +79,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       inputs_(device_),
       outputs_(device_) {
   // The device computes some gradients from all rows, and the host computes the other gradients
-  // from partial sums. So if several layers share a part of a parameter, all of these layers must
-  // compute the part's gradient in the same memory: the device's or the host's.
+  // from partial sums. If several layers share a part of a parameter, either the device or the host
+  // must compute the part's gradient for all of these layers.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {

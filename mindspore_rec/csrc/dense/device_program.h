@@ -6,7 +6,7 @@
 //
 // Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
 // packing a cross network, joining the statistics of a batch normalization, and summing up the
-// gradient of a bias. The code for this work is the same as for a program on the host, and takes
+// gradient of a bias. The host uses the same code as for a program on the host, and needs only
 // microseconds.
 #pragma once
 

@@ -210,7 +210,7 @@ class DenseProgram {
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
     // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, the
-    // rows of a slice without padding rows are in this matrix, and not in the area.
+    // caller's matrix contains the rows of all slices without padding rows, and the area does not.
     int given = -1;
   };
 

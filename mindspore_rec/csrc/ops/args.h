@@ -2,8 +2,8 @@
 //
 // Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
 // infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
-// wrong, the operator would write past the end of the memory. So an operator accesses memory
-// through `Data`, which checks the number of elements, or it checks the shape before an access.
+// wrong, the operator would write past the end of the memory. For safety, an operator accesses
+// memory through `Data`, which checks the number of elements, or checks the shape before an access.
 #pragma once
 
 #include <algorithm>

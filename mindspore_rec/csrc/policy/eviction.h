@@ -4,17 +4,17 @@
 // event time, by capacity, or by the norm of the value. Evicting a row also removes the row's
 // optimizer state and the key's counter.
 //
-// A row is *due* when its age reaches the limit. Lookups treat a row that is due for eviction as
-// missing. Later, a sweep over the table frees the memory of rows due for eviction; each step
-// sweeps one slice of the table. Ages are measured at the *horizon*. The horizon is the current
-// time of the table's clock. If the table evicts only on a trigger, the horizon is the time of the
-// last trigger.
+// A row is *due* for eviction when its age reaches the age limit. Lookups treat a row that is due
+// for eviction as missing. Later, a sweep over the table frees the memory of rows due for eviction;
+// each step sweeps one slice of the table. Ages are measured at the *horizon*. The horizon is the
+// current time of the table's clock. If the table evicts only on a trigger, the horizon is the time
+// of the last trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
 // the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock
-// is s + 1. So a row last used in step s has age 0 at clock s + 1, and is due for eviction at clock
-// s + 1 + max_idle_steps. A row that is put or imported between two steps counts as used in the
-// next step.
+// is s + 1. For example, a row last used in step s has age 0 at clock s + 1, and is due for
+// eviction at clock s + 1 + max_idle_steps. A row that is put or imported between two steps counts
+// as used in the next step.
 #pragma once
 
 #include <algorithm>

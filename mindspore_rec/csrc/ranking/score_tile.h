@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Computes the scores of a tile of users and items. A score is the dot product of a user's vector
-// and an item's vector. The products of the two vectors' elements are added in float32, one after
-// another, in the order of the elements. So a score is identical, bit for bit, for any tile,
-// instruction set and number of threads. ScoreOf returns the identical score for a single user and
-// item.
+// and an item's vector. A score is identical, bit for bit, for any tile, instruction set and number
+// of threads, because the products of the two vectors' elements are added in float32 in the order
+// of the elements. ScoreOf returns the identical score for a single user and item.
 #pragma once
 
 #include <cstddef>

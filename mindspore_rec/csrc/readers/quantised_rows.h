@@ -79,7 +79,7 @@ class QuantisedRows {
   void Clear();
   // Drop the rows that have reached an age limit; return the number of dropped rows.
   size_t EraseOld(const AgeLimit& limit);
-  // Set the last time of all rows whose last time is 0.
+  // Set the last time to `time` in all rows whose last time is 0.
   void StampTime(uint32_t time);
 
   // ---- lookups
@@ -108,7 +108,7 @@ class QuantisedRows {
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;
-  // Use `kernels` instead of the best kernels for this processor. For tests.
+  // Use `kernels` in place of the best kernels for this processor. For tests.
   void Use(const Kernels& kernels) { kernels_ = &kernels; }
 
  private:

@@ -14,7 +14,7 @@
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes after it is published. Readers search the overlay first. So an entry of a
+// A root never changes after it is published. Readers search the overlay first, so an entry of a
 // bucket may change if the root's overlay also contains the entry's key. A row that a reader can
 // reach never changes. shared_writer.h describes the steps of a change.
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Index: a hash table from an int64 key to a 32-bit row id, with open addressing in chunks of one
-// cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. So a lookup
-// compares 12 candidates with one instruction. Usually a lookup reads only one cache line of the
-// index. The index does not store keys; each row contains its key.
+// cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. A lookup
+// compares the 12 control bytes of a chunk with one instruction. Usually a lookup reads only one
+// cache line of the index. The index does not store keys; each row contains its key.
 //
 // The index grows in steps. A directory points to segments, which usually have at most kMaxChunks
 // chunks. A full segment doubles, grows by half or splits in two, so a single insert rehashes at

@@ -5,7 +5,7 @@
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its
-// newest time, oldest first. So for each time t at or after the newest time, a row contains the
+// newest time, oldest first. For each time t at or after the newest time, a row thus contains the
 // last `length` events before t, even if many events have the same time.
 #pragma once
 

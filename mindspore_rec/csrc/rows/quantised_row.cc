@@ -20,8 +20,8 @@ struct Range {
   bool finite = true;
 };
 
-// Returns the range of the numbers. The loop computes four independent ranges: for a single range,
-// each comparison would have to wait for the previous comparison.
+// Returns the range of the numbers. The loop computes four independent ranges, because with a
+// single range, each comparison would have to wait for the previous comparison.
 Range RangeOf(const float* numbers, int32_t dim) {
   constexpr int kLanes = 4;
   Range lanes[kLanes];

@@ -2,7 +2,7 @@
 //
 // Rounding: how an optimizer step rounds the numbers of rows whose numbers have 2 bytes. Stochastic
 // rounding uses a random number generator without state. The random numbers are a function of the
-// table's seed and name, the row's key, the table's step and the position in the row. So threads,
+// table's seed and name, the row's key, the table's step and the position in the row. Threads,
 // instruction sets, tiers and workers do not affect the rounded numbers. A run that resumes from a
 // checkpoint uses the same random numbers as an uninterrupted run. The code of the generator is in
 // rows/narrow.inl:
@@ -19,7 +19,7 @@
 // time, random numbers of plane 1 are computed from random numbers of plane 0. This dependence is
 // harmless: rounding needs only that the random bits of an element's value and of the element's
 // states are almost independent of each other. A number of plane 1 is computed from a number of
-// plane 0; the halves of these two numbers are almost independent.
+// plane 0, but the halves of the two numbers are almost independent.
 #pragma once
 
 #include <cstdint>

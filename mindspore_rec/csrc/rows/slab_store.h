@@ -5,7 +5,7 @@
 // one shard.
 //
 // Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together. From
-// the first slab of at least kSlabBytes on, all slabs have the same number of rows. So a tiny table
+// the first slab of at least kSlabBytes on, all slabs have the same number of rows. A tiny table
 // takes little memory. A large table has few slabs, and the large slabs use huge pages.
 #pragma once
 

@@ -50,8 +50,8 @@ class BlockProducts {
   const FactorType type_;
   const int64_t rows_;
   const LinearWeight weight_;
-  // Products by oneDNN: `product_` multiplies by the weight, and the other two compute the weight's
-  // gradient.
+  // Products by oneDNN: `product_` multiplies by the weight, and `first_` and `adding_` compute the
+  // weight's gradient.
   std::shared_ptr<const Product> product_, first_, adding_;
   AlignedMemory memory_;
   // The weight, packed for `product_`. Without oneDNN, a copy of the weight, transposed for forward

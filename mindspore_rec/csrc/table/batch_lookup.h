@@ -20,7 +20,7 @@ class BatchLookup {
   // Requires: core outlives this object.
   explicit BatchLookup(TableParts* core) : core_(*core) {}
 
-  // Fill batch->row as `purpose` requires. Unless `out` is null, copy the rows' values to out
+  // Fill batch->row as `purpose` requires. If `out` is not null, copy the rows' values to out
   // [batch->n, dim]. For a key without a row, the output is `unknown`; for a dropped id, the output
   // is zeros. If Run throws, no row and no count has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);

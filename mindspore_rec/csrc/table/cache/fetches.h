@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fetches: maps numbers to the prefetched batches that are not released yet. The prefetcher reads
-// rows from lower tiers without the table's mutex. A row may change while the prefetcher reads the
-// row. So Fetches records every change of rows in lower tiers and invalidates the copies that were
-// read.
+// rows from lower tiers without the table's mutex. Because a row may change while the prefetcher
+// reads the row, Fetches records every change of rows in lower tiers and invalidates the copies
+// that were read.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat rows that are due for
-// eviction as missing. So a slow sweep, one slice per step, suffices to free the space of rows due
-// for eviction. If the table exceeds its capacity, the evicted rows are chosen from a sample of
-// rows that the sweep visits. LowerEviction is a part of a table; the caller must hold the table's
-// mutex.
+// eviction as missing, so a slow sweep, one slice per step, suffices to free the space of these
+// rows. If the table exceeds its capacity, the evicted rows are chosen from a sample of rows that
+// the sweep visits. LowerEviction is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>

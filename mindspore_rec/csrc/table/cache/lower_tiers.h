@@ -68,8 +68,8 @@ class LowerTiers {
   // Erase the copies of rows that have been removed from the table. The table calls EraseDeparted
   // before it reads, writes or walks over rows in the tiers.
   void EraseDeparted();
-  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
-  // rows that were found.
+  // Set found[i] to true if a lower tier has a row of keys[i]. If `rows` is not null, also copy the
+  // rows to `rows`.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
   // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
@@ -109,7 +109,7 @@ class LowerTiers {
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // an exception as long as the tiers with old rows are not cleared. So if this run ends with a
+  // an exception as long as the tiers with old rows are not cleared. If this run ends with a
   // successful Flush, a later run cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.

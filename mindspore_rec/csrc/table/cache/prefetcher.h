@@ -46,7 +46,7 @@ class Prefetcher {
   // Release batch `number` and all earlier batches. Throws std::invalid_argument if no batch ever
   // had this number.
   void Release(int64_t number);
-  // End the threads, and make all calls of Wait return. The table must be closed already.
+  // End the threads, and make all calls of Wait return. Requires: the table is closed.
   void Stop(std::unique_lock<std::mutex>* lock);
 
   // Return the number of promoted rows, and the total time of all waits in seconds.

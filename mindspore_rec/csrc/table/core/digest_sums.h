@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
-// eviction. A row becomes due for eviction as time passes, without a write. So if rows are evicted
-// by age, the class keeps a separate sum for each time of last use. The digest is the total of the
-// sums of rows that are not due for eviction. If rows are evicted by age, the class also stores,
-// for each row in host memory, which sum includes the row.
+// eviction. If rows are evicted by age, the class stores a separate sum for each time of last use,
+// because a row becomes due for eviction as time passes, without a write. The digest is the total
+// of the sums of rows that are not due for eviction. If rows are evicted by age, the class also
+// stores, for each row in host memory, which sum includes the row.
 #pragma once
 
 #include <cstddef>

@@ -153,7 +153,7 @@ class Shard {
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
   // Requires: the context has the new layout. Also requires an earlier call of
-  // changes().Reserve(size()); without this reservation, Adopt may throw halfway.
+  // changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
   // Clear() drops all rows and records each row as deleted.

@@ -62,10 +62,10 @@ class UpperTier {
 
   // ---- promote
 
-  // Reserve memory for a batch whose keys are unique. After this call, memory cannot run out while
-  // missing rows are promoted, rows that are in no tier are inserted, and the batch's keys are
-  // recorded. The memory for the batch is in addition to the memory for `pending`, which may be
-  // null. Throws std::bad_alloc.
+  // Reserve memory for a batch whose keys are unique. After Reserve, the following operations
+  // cannot run out of memory: the promotion of missing rows, the insertion of rows that are in no
+  // tier, and the recording of the batch's keys. The memory for the batch is in addition to the
+  // memory for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
@@ -91,7 +91,7 @@ class UpperTier {
   // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
   // values.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
-  // Free the place of a victim that is in a lower tier now.
+  // Free the place of a victim after the victim has been written to a lower tier.
   void Free(const VictimCandidate& victim) noexcept;
   // Call write(keys, rows) with copies of all rows, about `most` at a time, and mark these rows as
   // having copies in a lower tier.

@@ -14,8 +14,8 @@
 // a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
 // from the cache.
 //
-// Code that runs in parallel over shards may call only Find, Value, State, MarkDirty, WriteBack and
-// methods with a shard number. Such code may pass only keys and slots of its own shard.
+// Code that runs in parallel over shards may pass only keys and slots of its own shard, and may
+// call only Find, Value, State, MarkDirty, WriteBack and methods with a shard number.
 #pragma once
 
 #include <cstdint>
