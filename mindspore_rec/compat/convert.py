@@ -67,10 +67,10 @@ def convert(
 
     The function finds MindSpore's `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` at
     any depth. The function converts the embeddings that match `names`, `min_size` and `predicate`;
-    an argument that is not set matches all embeddings. The weights of these embeddings move into
-    tables, and the changes are printed. Predictions stay the same. All checks are made before any
-    change. Either all chosen embeddings are converted, or an error says why not and the network
-    does not change.
+    an argument that is not set matches all embeddings. The weights of the converted embeddings move
+    into tables, and the changes are printed. Predictions stay the same. All checks are made before
+    any change. Either all chosen embeddings are converted, or the function raises an error and does
+    not change the network.
 
     Convert the network first, then make an optimizer of `mindspore_rec.optim` from
     `net.trainable_params()`. An optimizer that was made before the conversion still refers to the

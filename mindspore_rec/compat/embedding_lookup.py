@@ -40,7 +40,7 @@ class EmbeddingLookup(VocabularyLookup):
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
-            this limit. Default: no limit.
+            `max_norm`. Default: no limit.
         sparse: must be True for a table in host memory, and False for a table on the device.
         dtype: only float32.
         out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names

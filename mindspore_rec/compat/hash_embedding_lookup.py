@@ -48,7 +48,7 @@ class HashEmbeddingLookup(TableLookup):
             `MapParameter`. Default: 'normal'.
         sparse: must be True, because the gradient of a table always has one row per key.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
-            this limit. Default: no limit.
+            `max_norm`. Default: no limit.
         permit_filter_value: number of occurrences in training at which an id gets a row. Default:
             1.
         evict_filter_value: a row is evicted if its id has not occurred for this many training
@@ -66,8 +66,8 @@ class HashEmbeddingLookup(TableLookup):
         serving_unknown_value: value that lookups in evaluation return for an id without a row
             (`TableConfig`).
         faae_coefficient: weight of one occurrence of an id in this lookup, for admission and for
-            eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
-            Rec SDK. Default: 1.
+            eviction by frequency, 1 to 2**20. "faae" is short for "feature admission and eviction"
+            in Rec SDK. Default: 1.
         cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table.
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup,

@@ -17,7 +17,7 @@ namespace msrec {
 // Sets the Python exception type that is translated to RowDamaged.
 void SetRowDamagedError(PyObject* type);
 
-// Requires the GIL. Any thread may use and drop the tier without the GIL.
+// Requires the GIL. Any thread may use and release the tier without the GIL.
 std::shared_ptr<Tier> TierOf(const pybind11::object& object);
 
 }  // namespace msrec

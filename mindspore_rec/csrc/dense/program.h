@@ -12,8 +12,8 @@
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
 // A layer that needs all rows, such as a batch normalization, ends a stage. The results are
-// identical, bit for bit, whichever thread runs a task. Slices and tiles depend only on the batch's
-// size, and the sums of slices are added in slice order.
+// identical, bit for bit, regardless of which thread runs which task. Slices and tiles depend only
+// on the batch's size, and the sums of slices are added in slice order.
 //
 // The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
 // values for the backward pass. `packed` stores weights in the layout that matrix products need.

@@ -5,10 +5,10 @@
 // optimizer state and the key's counter.
 //
 // A row is *due* for eviction when its age reaches the age limit. Lookups treat a row that is due
-// for eviction as missing. Later, a sweep over the table frees the memory of rows due for eviction;
-// each step sweeps one slice of the table. Ages are measured at the *horizon*. The horizon is the
-// current time of the table's clock. If the table evicts only on a trigger, the horizon is the time
-// of the last trigger.
+// for eviction as missing. A sweep over the table, one slice per step, later frees the memory of
+// rows due for eviction. Ages are measured at the *horizon*. The horizon is the current time of the
+// table's clock. If the table evicts only on a trigger, the horizon is the time of the last
+// trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
 // the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock

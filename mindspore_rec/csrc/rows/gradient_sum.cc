@@ -94,8 +94,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       }
     }
     part->n = part->set.size();
-    // The place after the last key collects the gradients of keys whose rows have been removed.
-    // No key of the lookup uses this place.
+    // The place after the last key, which no key of the lookup uses, collects the gradients of keys
+    // whose rows have been removed.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }

@@ -209,9 +209,9 @@ void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
   // An attacker who knows the secrets of the hash could choose keys whose hashes have the same
-  // leading bits. With such keys, the directory would double again and again because of one
-  // segment. To prevent repeated doubling, a full segment grows and is not split if the directory
-  // is already too large for the number of segments.
+  // leading bits. Keys with the same leading hash bits would double the directory again and again,
+  // because of one segment. To prevent repeated doubling, a full segment grows and is not split if
+  // the directory is already too large for the number of segments.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding: how an optimizer step rounds the numbers of rows whose numbers have 2 bytes. Stochastic
-// rounding uses a random number generator without state. The random numbers are a function of the
-// table's seed and name, the row's key, the table's step and the position in the row. Threads,
-// instruction sets, tiers and workers do not affect the rounded numbers. A run that resumes from a
-// checkpoint uses the same random numbers as an uninterrupted run. The code of the generator is in
-// rows/narrow.inl:
+// Rounding: how an optimizer step rounds rows of 2-byte numbers. Stochastic rounding uses a random
+// number generator without state. The random numbers are a function of the table's seed and name,
+// the row's key, the table's step and the position in the row. Threads, instruction sets, tiers and
+// workers do not affect the rounded numbers. A run that resumes from a checkpoint uses the same
+// random numbers as an uninterrupted run. The code of the generator is in rows/narrow.inl:
 //
 //   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
 //   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi

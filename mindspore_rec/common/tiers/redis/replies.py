@@ -48,7 +48,7 @@ def is_fields(number: int) -> Form:
 
 
 def is_page(reply: Any) -> bool:
-    """Return True if a reply has the form of HSCAN's: a cursor, and alternating names and values.
+    """Return True if a reply is a cursor with alternating names and values, as a reply to HSCAN is.
 
     Example:
         >>> is_page([b"0", [b"name", b"value"]]), is_page([b"x", []])

@@ -137,8 +137,8 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain the queue before all rows are queued again: if the tier fails, Drain throws an exception
-  // first.
+  // First drain the queue: if the tier fails, Drain throws an exception before all rows are queued
+  // again.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

@@ -43,7 +43,7 @@ class RowPins {
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
-  // Hold a row in host memory until the end of this step or of this call.
+  // Hold a row in host memory until the end of the current step or call.
   void HoldRow(uint32_t id, Hold hold) {
     const Pins& pins = context_.pins;
     RowPin& pin = At(id);

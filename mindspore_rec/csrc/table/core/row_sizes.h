@@ -14,8 +14,8 @@ namespace msrec {
 struct RowSizes {
   explicit RowSizes(const RowLayout& layout);
 
-  // Number of bytes of the row's block (row_layout.h) and of the block's parts. In a lower tier, a
-  // row has the same block.
+  // Number of bytes of the row's block (row_layout.h) and of the block's parts. A row has the same
+  // block in host memory and in lower tiers.
   size_t metadata;
   size_t value;
   size_t state;

@@ -123,8 +123,7 @@ class Shard {
   // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
   // StopRecording may end the recording. `Touch` records the keys of rows.
   ChangeLog& changes() { return changes_; }
-  // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
-  // have begun.
+  // Return the digests of rows. Call digests().Keep() only while the shard's changes are recorded.
   ShardDigests& digests() { return digests_; }
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.

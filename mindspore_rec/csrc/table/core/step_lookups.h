@@ -54,7 +54,7 @@ class StepLookups {
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
   GradientTokens& tokens() { return tokens_; }
-  // Sum of squares of all keys' summed gradients.
+  // Sum of squares of the gradients, after the gradients of each key are summed.
   double SquaredNorm();
 
   // Drop lookups and gradients at the end of the step.

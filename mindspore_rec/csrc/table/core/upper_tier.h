@@ -69,10 +69,10 @@ class UpperTier {
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
-  // position in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
-  // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
-  // std::bad_alloc. If `rows` is not null, the rows that were promoted before a std::bad_alloc stay
-  // in host memory. Requires Reserve.
+  // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
+  // null, the caller overwrites the rows later. Adds the number of promoted rows to *promoted.
+  // Throws std::bad_alloc. If `rows` is not null, the rows that were promoted before a
+  // std::bad_alloc stay in host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
