@@ -7,9 +7,9 @@
 //
 // The index grows in steps. A directory points to segments, which usually have at most kMaxChunks
 // chunks. A full segment doubles, grows by half or splits in two, so a single insert rehashes at
-// most about a thousand rows. A segment can be larger only if unusually many hashes have the same
-// leading bits. The layout of chunks is from F14 (Bronson and Shi 2019), and the directory is from
-// extendible hashing (Fagin et al. 1979).
+// most about a thousand rows. A segment has more than kMaxChunks chunks only if unusually many
+// hashes have the same leading bits. The layout of chunks is from F14 (Bronson and Shi 2019), and
+// the directory is from extendible hashing (Fagin et al. 1979).
 //
 // The index takes 64 / (12 * load) bytes per row. If no rows are erased, the load is between 0.55
 // and 0.83, so a row takes 6.4 to 9.7 bytes. The load may be lower in an index with fewer than 640

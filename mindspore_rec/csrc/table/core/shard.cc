@@ -136,7 +136,7 @@ void Shard::Probe(Batch* batch) {
     if (rows[i] == nullptr) continue;
     for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
     __builtin_prefetch(rows[i] + ahead - 1);
-    // A training lookup also writes to the row's last float.
+    // A training lookup also writes the score, which is the row's last float.
     if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));
   }
   for (size_t i = 0; i < n; ++i) {
