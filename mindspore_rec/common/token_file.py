@@ -18,8 +18,8 @@ def check_private(path: Path) -> None:
 
     Raises:
         OSError: the file's status cannot be read.
-        ValueError: the path is not a file, other users may read or write the file, or its group
-            may write it.
+        ValueError: the path is not a regular file, other users have any permission for the file, or
+            the file's group may write to the file.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):

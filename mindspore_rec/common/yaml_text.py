@@ -65,7 +65,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the document in a text of YAML.
+    """Parse a YAML text that contains one document, and return the document.
 
     Raises:
         ValueError: the text is not YAML, repeats a key, or nests more than 64 values. The message
@@ -91,8 +91,8 @@ def read_yaml(path: Path) -> Any:
     """Return the document in a YAML file.
 
     Raises:
-        ValueError: the file cannot be read, or `parse_yaml` refuses its text. The message names the
-            file.
+        ValueError: the file cannot be read, or `parse_yaml` refuses the file's text. The message
+            names the file.
     """
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))

@@ -31,8 +31,8 @@ def cache_of_sizes(
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
         host: the argument `host_vocabulary_size`, in rows; at least 1 with an SSD tier, 0 without.
         ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
-            SSD tier is at least 64 MiB. The limit leaves room for `ssd` rows with the largest
-            optimizer state, and for garbage.
+            SSD tier is at least 64 MiB, and suffices for `ssd` rows with the largest optimizer
+            state and for overwritten rows.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:

@@ -42,7 +42,8 @@ class Change:
 
 
 class Conversion:
-    """Report of the changes that `convert` made or, in a dry run, would make. Prints as a table.
+    """Report of the changes that `convert` made or, in a dry run, would make. `print` shows a
+    table.
 
     The report keeps the old embeddings and their weights until `revert` or `forget` is called.
 
@@ -93,7 +94,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Map each old cell's `id` to the new cell; with `back`, map new cells to old cells."""
+        """Map the `id` of each old cell to the new cell, or the reverse if `back` is True."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}
@@ -122,7 +123,7 @@ class Conversion:
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
-    """Return the changes of a conversion of `targets`."""
+    """Return the changes that a conversion makes to `targets`."""
     first: dict[int, str] = {}
     changes = []
     for target in targets:

@@ -148,7 +148,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
     """Return every cell of the process that is outside the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
-    # Test `type(o)`, because isinstance would read `__class__` and so load lazy modules.
+    # Test `type(o)`, because isinstance would read `__class__`, which loads lazy modules.
     cells = [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]
     return [cell for cell in cells if id(cell) not in inside and "_cells" in vars(cell)]
 
@@ -176,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and the cells around it compile again; the old graphs use old cells."""
+    """Discard the compiled graphs of a network and its outer cells, which use replaced cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

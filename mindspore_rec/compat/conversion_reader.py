@@ -123,7 +123,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _handed_on(call: ast.Call) -> list[ast.expr]:
-    """Return the expressions whose members a call such as `enumerate(self.cells)` yields."""
+    """Return the arguments whose members a call such as `enumerate(self.cells)` yields."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in ("items", "values", "cells"):
         return [function.value]

@@ -29,7 +29,8 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
         keep_weights: True to start rows with the values of the weights.
 
     Raises:
-        ValueError: the config sets a value that each embedding decides.
+        ValueError: the config has a name, a `vocab_size`, or an initializer that has no effect
+            because the rows start with the weights.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)
@@ -107,14 +108,14 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Assigning a parameter to a cell renames the parameter. `replace_in` assigns nothing, so
-        # set the parameter's name here.
+        # Assigning a parameter to a cell would rename the parameter. `replace_in` does not assign
+        # the parameter, so set the parameter's name here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Copy to the lookup the attributes of the embedding that other code may read.
+    # Copy attributes of the embedding, which other code may read, to the lookup.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

@@ -23,9 +23,10 @@ class Target:
 
     Attributes:
         cell: the embedding.
-        kind: name of the embedding's class, as in user code.
-        base: MindSpore's embedding class: the cell's class or a base class of the cell's class.
-        weight: its rows.
+        kind: name of the embedding's class, such as `nn.Embedding`.
+        base: MindSpore's embedding class, which is the cell's class or a base class of the cell's
+            class.
+        weight: the Parameter that contains the embedding's rows.
         paths: every path from the network to the cell, in the order of the search.
     """
 
@@ -54,7 +55,8 @@ class Target:
     def reads_zeros_outside(self) -> bool:
         """True if a lookup returns zeros for ids outside the vocabulary, False if it raises errors.
 
-        (On CPU that Gather also takes -rows .. -1, as NumPy does; no table does.)
+        On CPU, the Gather of `nn.Embedding` also accepts the ids -rows .. -1, as NumPy does, but no
+        table accepts negative ids.
         """
         if self.base is nn.EmbeddingLookup:
             return bool(self.cell.target == "CPU")
@@ -203,8 +205,8 @@ def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
     """Replace cells everywhere in a network.
 
     The function bypasses `Cell.__setattr__`, which would rename parameters and refuses some
-    containers. The function also updates lists of cells beside the registered children, such as the
-    list in `SequentialCell`.
+    containers. In addition to the registered children, the function updates lists of cells, such as
+    the list in `SequentialCell`.
 
     Args:
         net: the network.

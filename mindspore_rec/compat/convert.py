@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the embeddings of an ordinary network to tables and back, without changes to its code."""
+"""Convert the embeddings of an ordinary network to tables and back, without changes to the
+network's code."""
 
 from __future__ import annotations
 
@@ -62,14 +63,14 @@ def convert(
     config: TableConfig | None = None,
     dense: bool = False,
 ) -> Conversion:
-    """Replace the embeddings of an ordinary network by table lookups, without changes to its code.
+    """Replace the embeddings of a network by table lookups, without changes to the network's code.
 
     The function finds MindSpore's `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` at
     any depth. The function converts the embeddings that match `names`, `min_size` and `predicate`;
-    an argument that is not set matches all embeddings. The weights of these embeddings move into
-    tables, and the changes are printed. Predictions stay the same. All checks are made before any
-    change. Either all chosen embeddings are converted, or an error says why not and the network
-    does not change.
+    an argument that is not set matches all embeddings. The weights of the converted embeddings move
+    into tables, and the changes are printed. Predictions stay the same. All checks are made before
+    any change. Either all chosen embeddings are converted, or the function raises an error and does
+    not change the network.
 
     Convert the network first, then make an optimizer of `mindspore_rec.optim` from
     `net.trainable_params()`. An optimizer that was made before the conversion still refers to the
@@ -84,26 +85,28 @@ def convert(
         kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an
             `EmbeddingLookup` over the same vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
-        keep_weights: if False, rows start with the value of `param_init` instead of the weights.
-        param_init: initial value of the rows that have no weights, as for `HashEmbeddingLookup`.
-            Default: 'normal'.
-        permit_filter_value: as for `HashEmbeddingLookup`. With `keep_weights=True`, all rows of the
-            old weights are admitted from the start.
-        evict_filter_value: as for `HashEmbeddingLookup`.
+        keep_weights: if True, rows start with the values of the weights; if False, rows start with
+            the value of `param_init`.
+        param_init: initial value of the rows that have no weights, with the same choices as for
+            `HashEmbeddingLookup`. Default: 'normal'.
+        permit_filter_value: number of occurrences in training at which an id gets a row. With
+            `keep_weights=True`, all rows of the old weights are admitted from the start.
+        evict_filter_value: a row is evicted if its id has not occurred for this many training
+            steps.
         seed: seed of the initial values. Default: 0.
         prefix: prefix of the tables' names; prefix + path must be unique among open tables.
             Default: ''.
         dry_run: True to only check the network and print the changes.
-        config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
-            arguments above that describe a table; the config's `embedding_dim` must equal the dim
-            of the converted embeddings. A table is frozen if the old weight is frozen or the config
-            freezes it.
+        config: a `TableConfig` for all tables, in place of the arguments above that describe a
+            table. The config must have no name and no `vocab_size`, and its `embedding_dim` must
+            equal the dim of the converted embeddings. A table is frozen if the old weight is frozen
+            or the config freezes it.
         dense: True to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into one
             operator, if `nn.FusedSequential` accepts the cell. Layers and parameters stay the same
             objects. With `dense=True`, the network may have no embeddings. Default: False.
 
     Returns:
-        The changes; `revert` undoes them.
+        The record of the changes, a Conversion. `revert` undoes the changes.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; a name does not
@@ -214,9 +217,9 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     """Put the ordinary embeddings back, with the trained values of the tables' rows.
 
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
-    checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no
-    row for an id, because the row was evicted, or because with `keep_weights=False` the id never
-    occurred. If the table has no row for an id, the embedding gets the value that a lookup in
+    checkpoints of the ordinary network can be used again. The tables are closed. A hash table may
+    have no row for an id, because the row was evicted, or because with `keep_weights=False` the id
+    never occurred. If the table has no row for an id, the embedding gets the value that a lookup in
     evaluation returns for the id. Optimizer state is not transferred.
 
     Args:

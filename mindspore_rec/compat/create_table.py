@@ -68,14 +68,15 @@ def create_table(
         emb_initializer: initial value of a row: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform', 'zeros', 'ones', or an Initializer of one of these kinds.
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. If
-            the table has more rows than `device_vocabulary_size`, the further rows are in lower
+            the table has more rows than `device_vocabulary_size`, the other rows are in lower
             tiers. Default: 0.
         host_vocabulary_size: maximum number of rows in host memory; at least 1 with an SSD tier, 0
             without. Without an SSD tier, host memory is the lowest tier and has no limit;
-            `eviction=Eviction(max_rows=N)` can limit its rows. Default: 0.
-        ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
-            times the bytes of `ssd_vocabulary_size` rows, each with two floats of optimizer state
-            per float of the value, and at least 64 MiB. 0: no SSD tier. Default: 0.
+            `eviction=Eviction(max_rows=N)` can limit the number of rows. Default: 0.
+        ssd_vocabulary_size: number of rows for which the SSD tier must have space. The SSD tier's
+            limit is 1.8 times the bytes of `ssd_vocabulary_size` rows, but at least 64 MiB. The
+            bytes of a row include two floats of optimizer state per float of the value. 0: no SSD
+            tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None, because a table is passed to an optimizer, and not an optimizer to
@@ -83,22 +84,22 @@ def create_table(
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
             set the thresholds of the table's admission and eviction. The table applies admission
-            and eviction in every step. If `admission` or `eviction` is also set, its threshold must
-            equal the threshold of the features, if they set one. Default: none.
+            and eviction in every step. If the features set a threshold, and `admission` or
+            `eviction` is also set, the two thresholds must be equal. Default: none.
         default_value: value that a training lookup returns for a key that is not admitted yet; a
-            number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
-            a distribution.
+            number, or float32 `[dim]`. Default: `emb_initializer` if `emb_initializer` is a number,
+            otherwise zeros.
         serving_default_value: the value that lookups in evaluation return for keys that are unknown
             or not admitted; a number, or float32 `[dim]`. Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
-        eviction: `Eviction`. Default: rows stay.
+        eviction: `Eviction`. Default: no row is evicted.
         padding_keys: one key or several; `SparseLookup` and `sparse_lookup` return zeros for a
             padding key and never make a row for the key. A clone of the table has no padding keys.
             Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
-            Default: the sizes.
+            Default: the tiers that the three sizes describe.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
             table; only `specs` and `padding_keys` may be set together with `config`.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message

@@ -38,8 +38,7 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     Raises:
         TypeError: `specs` is not a FeatureSpec, an iterable of FeatureSpec objects or a
             FeaturePipeline; or another argument is set.
-        ValueError: there is no feature; or the features contradict each other, as for
-            `FeaturePipeline`.
+        ValueError: there is no feature, or the features contradict each other (`FeaturePipeline`).
 
     The function corresponds to `mx_rec.core.asc.helper.get_asc_insert_func` in Rec SDK.
 

@@ -34,11 +34,11 @@ __all__ = ["HashEmbeddingLookup"]
 class HashEmbeddingLookup(TableLookup):
     """Embedding lookup in a hash table: any id is legal, and the table grows with the ids.
 
-    In training (after `set_train()` on the network), an unknown id gets a row at its admission; by
-    default, this is the id's first occurrence. In evaluation, the table does not change. For an id
-    without a row, the lookup returns `unknown_value`; by default, this value is `param_init` if
-    `param_init` is a number, and zeros if it is a distribution. If one network has several lookups
-    of one table, the optimizer makes one step with the sum of the lookups' gradients.
+    In training (after `set_train()` on the network), an unknown id gets a row at its admission, by
+    default at its first occurrence. In evaluation, the table does not change. For an id without a
+    row, the lookup returns `unknown_value`; by default, this value is `param_init` if `param_init`
+    is a number, otherwise zeros. If one network has several lookups of one table, the optimizer
+    makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
@@ -48,7 +48,7 @@ class HashEmbeddingLookup(TableLookup):
             `MapParameter`. Default: 'normal'.
         sparse: must be True, because the gradient of a table always has one row per key.
         max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
-            this limit. Default: no limit.
+            `max_norm`. Default: no limit.
         permit_filter_value: number of occurrences in training at which an id gets a row. Default:
             1.
         evict_filter_value: a row is evicted if its id has not occurred for this many training
@@ -57,17 +57,18 @@ class HashEmbeddingLookup(TableLookup):
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
         padding_key: id for which the lookup returns zeros; this id is never trained. Default: none.
-        table: an existing MapParameter to share; the arguments that describe a table must then be
-            left out.
+        table: an existing MapParameter to share. If `table` is set, the arguments that describe a
+            table must not be set.
         seed: seed of the initial values. Default: 0.
-        admission: as for `TableConfig`, in place of `permit_filter_value`.
-        eviction: as for `TableConfig`, in place of `evict_filter_value`.
-        unknown_value: as for `TableConfig`.
-        serving_unknown_value: as for `TableConfig`.
+        admission: the argument `admission` of `TableConfig`, in place of `permit_filter_value`.
+        eviction: the argument `eviction` of `TableConfig`, in place of `evict_filter_value`.
+        unknown_value: value that lookups return for an id without a row (`TableConfig`).
+        serving_unknown_value: value that lookups in evaluation return for an id without a row
+            (`TableConfig`).
         faae_coefficient: weight of one occurrence of an id in this lookup, for admission and for
-            eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
-            Rec SDK. Default: 1.
-        cache: as for `TableConfig`. Default: all rows in host memory.
+            eviction by frequency, 1 to 2**20. "faae" is short for "feature admission and eviction"
+            in Rec SDK. Default: 1.
+        cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table.
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup,
             and may be set together with `config`.

@@ -68,14 +68,15 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         evict_filter_value: a row is evicted if its key has not occurred for this many training
             steps. Default: never.
         seed: seed of the initial values. Default: 0.
-        admission: as for `TableConfig`, in place of `permit_filter_value`. Default: by
-            `permit_filter_value`.
-        eviction: as for `TableConfig`, in place of `evict_filter_value`. Default: by
-            `evict_filter_value`.
-        unknown_value: as for `TableConfig`. Default: `default_value` if it is a number, zeros if it
-            is a distribution.
-        serving_unknown_value: as for `TableConfig`. Default: `unknown_value`.
-        cache: as for `TableConfig`. Default: all rows in host memory.
+        admission: policy by which a key gets a row (`TableConfig`). Default: the policy that
+            `permit_filter_value` describes.
+        eviction: policy by which rows are evicted (`TableConfig`). Default: the policy that
+            `evict_filter_value` describes.
+        unknown_value: value that lookups return for a key without a row (`TableConfig`). Default:
+            `default_value` if `default_value` is a number, otherwise zeros.
+        serving_unknown_value: value that lookups in evaluation return for a key without a row
+            (`TableConfig`). Default: `unknown_value`.
+        cache: the tiers of the rows, a `CacheConfig`. Default: all rows in host memory.
         config: a `TableConfig` in place of the arguments above that describe the table; only
             `value_shape` (of `config.embedding_dim` elements), `key_tensor` and `value_tensor` may
             be set together with `config`.

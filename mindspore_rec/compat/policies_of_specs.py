@@ -54,7 +54,7 @@ def policies_of_specs(
         eviction: the table's eviction, or None to make it from `eviction_threshold`.
 
     Raises:
-        TypeError, ValueError: as for `specs_of_table`; also if the threshold of `admission` or
+        TypeError, ValueError: `specs_of_table` rejects `specs`, or the threshold of `admission` or
             `eviction` differs from the features' threshold.
 
     Example:

@@ -32,8 +32,8 @@ class SparseLookup(nn.Cell):
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
             the thresholds of the table. The feature's `faae_coefficient` is the weight of each
             occurrence. Default: none.
-        is_train: if False, the lookup only reads, even in training. Default: True; the lookup then
-            trains if the network is in training mode.
+        is_train: if False, the lookup only reads, even in training. If True, the lookup trains if
+            the network is in training mode. Default: True.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -42,7 +42,8 @@ class SparseLookup(nn.Cell):
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table.
+        TypeError, ValueError: an argument is of the wrong type, or the feature does not fit the
+            table.
         RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
             for the table.
 
@@ -102,18 +103,18 @@ def sparse_lookup(
 
     Args:
         table: a table that `create_table` made, or any MapParameter whose rows have one dimension.
-        ids: int32 or int64 Tensor of any shape; or a feature of the table; the function then reads
-            the feature's column in `batch`.
+        ids: int32 or int64 Tensor of any shape, or a feature of the table. For a feature, the
+            function reads the feature's column in `batch`.
         is_train: if True, the lookup inserts rows, counts occurrences and is differentiable; the
-            table then needs an optimizer. False: reads only. Default: True.
+            table then needs an optimizer. If False, the lookup only reads. Default: True.
         batch: columns by feature name, if `ids` is a feature.
 
     Returns:
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table;
-            the batch lacks the feature.
+        TypeError, ValueError: an argument is of the wrong type, the feature does not fit the table,
+            or the batch lacks the feature.
         RuntimeError: the ids' dtype is not supported, or the network trains without an optimizer
             for the table.
 

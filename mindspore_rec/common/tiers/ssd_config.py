@@ -24,7 +24,7 @@ class SsdConfig:
         max_bytes: limit, in bytes, of each table's files. Default: None, which means that only the
             disk's free space limits the files.
         direct: True if file access bypasses the system's page cache (O_DIRECT). The page cache
-            would use memory in addition to the limit of host memory. Default: True.
+            would take memory that the limit on host memory does not include. Default: True.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -40,14 +40,13 @@ class SsdDirectory:
 
     Args:
         table_name: name of the table.
-        config: configuration with `ssd` and `leftover`.
+        config: the table's tiers; only `ssd` and `leftover` are read.
         worker: index of this worker. Default: 0.
         workers: number of workers. Default: 1.
 
     Raises:
         ValueError: the directory contains rows and `leftover` is 'refuse'; or `leftover` is 'keep'
-            and a different number of workers wrote the rows. The error is also raised if the
-            table's name is too long.
+            and a different number of workers wrote the rows; or the table's name is too long.
         OSError: the directory cannot be made or read, or the rows are open in another process.
 
     Example:
@@ -109,7 +108,7 @@ class SsdDirectory:
             generation: index of the generation in this run, from 0.
 
         Raises:
-            ValueError: the rows to keep have another size than `row_bytes`.
+            ValueError: the size of the rows to keep is not `row_bytes`.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"

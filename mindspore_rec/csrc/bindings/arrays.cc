@@ -25,7 +25,7 @@ IdView IdVector(const py::array& array, const std::string& argument) {
 
 std::string PathOf(const py::object& path) {
   std::string text = py::bytes(py::module_::import("os").attr("fsencode")(path));
-  // System calls end a path at its first NUL, so they would use another path.
+  // A system call ignores the rest of a path after the first NUL, and would thus use another path.
   if (text.find('\0') != std::string::npos) {
     throw py::value_error("path must have no NUL, got " + std::string(py::repr(path)));
   }

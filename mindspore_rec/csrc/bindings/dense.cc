@@ -32,7 +32,8 @@ namespace {
 
 using ViewTuple = std::tuple<int, int64_t, int64_t>;  // value, offset, width
 using PartTuple = std::tuple<int, int64_t>;           // parameter, offset
-using MaskTuple = std::tuple<int, int, int64_t>;  // further inputs: masks, used; number of masks
+using MaskTuple = std::tuple<int, int, int64_t>;  // numbers of the extra inputs `masks` and `used`,
+                                                  // and the number of masks
 
 View ToView(const ViewTuple& view) {
   return {std::get<0>(view), std::get<1>(view), std::get<2>(view)};
@@ -59,8 +60,7 @@ Precision ToPrecision(const std::string& name) {
   return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
 }
 
-// A dense program under construction. When the program is finished, it is registered under a
-// number.
+// A dense program under construction. A finished program is registered under a number.
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(const std::string& compute_dtype)

@@ -16,7 +16,8 @@ void* ReleaseIfHeld() {
 #else
   PyThreadState* holder = _PyThreadState_UncheckedGet();
 #endif
-  // PyGILState_Check would be wrong here: with subinterpreters it returns true for every thread.
+  // PyGILState_Check cannot be used here, because with subinterpreters PyGILState_Check returns
+  // true for every thread.
   return mine != nullptr && mine == holder ? PyEval_SaveThread() : nullptr;
 }
 

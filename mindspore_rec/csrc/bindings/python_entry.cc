@@ -15,13 +15,13 @@ namespace {
 constexpr auto kMostWait = std::chrono::seconds(10);
 
 std::atomic<bool> closed{false};
-std::atomic<int> entered{0};  // threads that Python did not know
-pid_t watched = 0;            // a process that fork makes has the count, but not the threads
+std::atomic<int> entered{0};  // threads in a PythonEntry that had not called Python before
+pid_t watched = 0;            // a forked child inherits the count, but not the threads
 
-// Returns true if the thread is counted.
+// Counts this thread if it has not called Python yet, and returns whether the thread is counted.
 bool CountEntry() {
   if (PyGILState_GetThisThreadState() != nullptr) return false;
-  ++entered;  // before `closed` is read, so that EndEntries sees this thread, or the thread sees
+  ++entered;  // before `closed` is read, so that EndEntries counts this thread or this thread reads
               // `closed`
   if (!closed) return true;
   --entered;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PythonEntry: takes Python's lock in any thread, for a scope. While Python shuts down, it ends
-// each thread that requests Python's lock, even in the middle of a C++ function. If the thread ends
-// in a C++ function with Python objects, the objects' destructors crash the process. So in a thread
-// that has not called Python yet, PythonEntry throws PythonEnds before the thread requests the
-// lock.
+// PythonEntry: acquires Python's lock (the GIL) in any thread, and releases the lock at the end of
+// the scope. While Python shuts down, Python ends each thread that requests Python's lock, even in
+// the middle of a C++ function. If the ended C++ function has Python objects, the objects'
+// destructors crash the process. To prevent the crash in a thread that has not called Python yet,
+// PythonEntry throws PythonEnds before the thread requests the lock.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -38,10 +38,10 @@ class PythonEntry {
   pybind11::gil_scoped_acquire lock_;
 };
 
-// Registers a function that Python calls at its exit. The registered function stops further threads
-// from entering, and waits for the threads that have entered. The wait takes at most ten seconds.
-// Python calls the registered function before all functions that were registered with `atexit`
-// earlier.
+// Registers a function that Python calls when Python exits. The registered function makes
+// PythonEntry throw PythonEnds in further threads, and waits at most ten seconds for the threads
+// that already have a PythonEntry. Python calls the registered function before all functions that
+// were registered with `atexit` earlier.
 void WatchPythonsEnd();
 
 }  // namespace msrec

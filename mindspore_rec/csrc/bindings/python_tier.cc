@@ -55,7 +55,7 @@ class PythonTier : public Tier {
 
   ~PythonTier() override {
     if (!Py_IsInitialized()) {
-      object_.release();  // the interpreter is gone, and all its objects with it
+      object_.release();  // the interpreter and all its objects are already gone
       return;
     }
     try {

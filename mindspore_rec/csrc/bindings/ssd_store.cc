@@ -39,7 +39,7 @@ class StoreScan {
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
     {
       py::gil_scoped_release release;
-      lock.lock();  // without the GIL, so that it can be had while this is held
+      lock.lock();  // without the GIL, so that a thread that holds this lock can take the GIL
       more = scan_ != nullptr && scan_->Next(most_, &keys_, &rows_);
       if (!more) scan_.reset();
     }
@@ -52,7 +52,7 @@ class StoreScan {
 
   void Close() {
     if (!owner_.here()) {
-      static_cast<void>(scan_.release());  // of the parent's tier
+      static_cast<void>(scan_.release());  // a scan of the parent's tier
       return;
     }
     py::gil_scoped_release release;

@@ -129,7 +129,7 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   rows.last_steps = Column(self, last_steps, "last_steps", n);
   rows.last_times = Column(self, last_times, "last_times", n);
   WithoutPython([&] { self->Import(n, rows, width); });
-  self.registered->rows_missing.store(false);  // here they are
+  self.registered->rows_missing.store(false);  // the rows are imported now
 }
 
 // Imports rows of int8 or int4 without conversion. The array is uint8 [n, bytes of scale, offset
@@ -177,8 +177,8 @@ void BindTableWhole(TableClass* table) {
       .def("import_codes", &ImportCodes, py::arg("keys"), py::arg("rows"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("clear", [](const PyTable& self) { WithoutPython([&] { self->Clear(); }); })
-      // True if the table's rows do not belong to the loaded weights. If true, operators must not
-      // read the rows.
+      // True if the table's rows do not belong to the loaded weights. If `rows_missing` is true,
+      // operators must not read the rows.
       .def_property(
           "rows_missing", [](const PyTable& self) { return self.registered->rows_missing.load(); },
           [](const PyTable& self, bool missing) { self.registered->rows_missing.store(missing); });

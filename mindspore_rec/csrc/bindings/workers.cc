@@ -220,7 +220,7 @@ void BindGroup(py::module_& m) {
       .def_static(
           "finish",
           [] {
-            // No worker requests rows after all workers have left.
+            // When all workers have called Leave, no worker requests rows any more.
             if (Job().Leave()) StopRowService();
             Job().Finish();
           },

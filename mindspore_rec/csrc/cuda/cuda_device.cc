@@ -13,7 +13,7 @@ namespace msrec {
 namespace cuda {
 namespace {
 
-constexpr unsigned kBlock = 256;  // threads, as the kernels' launch bounds say
+constexpr unsigned kBlock = 256;  // threads per block, as in the kernels' launch bounds
 constexpr int kLeastCapability = 80;
 
 DevicePointer PointerOf(const void* memory) { return reinterpret_cast<DevicePointer>(memory); }
@@ -36,7 +36,7 @@ void CopyOnHost(const void* from, size_t bytes, void* to) {
 struct GpuOfNumber {
   Device device = 0;
   std::string model;
-  int capability = 0;  // 90 is 9.0
+  int capability = 0;  // for example 90 for compute capability 9.0
 };
 
 // Throws std::runtime_error if the GPU does not exist or is too old.
@@ -70,7 +70,8 @@ GpuOfNumber Find(const Driver& driver, int ordinal) {
 // is older than NVRTC.
 std::string CheckVersions(const Driver& driver, const Nvrtc& nvrtc) {
   int of_driver = 0, major = 0, minor = 0;
-  Check(driver.cuDriverGetVersion(&of_driver), "cuDriverGetVersion");  // 13010 is 13.1
+  Check(driver.cuDriverGetVersion(&of_driver), "cuDriverGetVersion");  // for example 13010 for
+                                                                       // version 13.1
   CheckLibrary(nvrtc.nvrtcVersion(&major, &minor), "nvrtcVersion");
   const std::string driver_text =
       std::to_string(of_driver / 1000) + "." + std::to_string(of_driver % 1000 / 10);
@@ -102,7 +103,8 @@ void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string
   Check(driver_.cuDevicePrimaryCtxRetain(&context_, gpu.device), "cuDevicePrimaryCtxRetain");
   Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
   if (driver_.cuModuleLoadData(&module_, code.data()) != 0) {
-    code = CompileKernels(nvrtc, gpu.capability, cache_directory, false);  // the kept file is bad
+    code = CompileKernels(nvrtc, gpu.capability, cache_directory, false);  // the cached file is
+                                                                           // damaged
     Check(driver_.cuModuleLoadData(&module_, code.data()), "cuModuleLoadData");
   }
   Check(driver_.cuStreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
@@ -135,8 +137,8 @@ void* CudaDevice::Allocate(size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-// Destructors call Free, even at the end of the process, when the driver may be gone. So errors are
-// ignored.
+// Errors are ignored, because destructors call Free even at the end of the process, when the driver
+// may be gone.
 void CudaDevice::Free(void* memory) {
   if (memory == nullptr) return;
   driver_.cuCtxSetCurrent(context_);
@@ -171,7 +173,8 @@ void CudaDevice::Upload(const void* from, size_t bytes, void* to) {
   }
 }
 
-// The device copies into one piece while the host copies out of another piece.
+// Copies from device memory to host memory in pieces: while the device fills one piece, the host
+// copies the previous piece.
 void CudaDevice::Download(const void* from, size_t bytes, void* to) {
   struct Part {
     Piece* piece;

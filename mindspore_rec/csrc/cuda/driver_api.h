@@ -27,8 +27,8 @@ using DevicePointer = unsigned long long;
 
 constexpr Result kOutOfMemory = 2;
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;  // attributes
-constexpr unsigned kNonBlocking = 1;                                       // of a stream
-constexpr unsigned kDisableTiming = 2;                                     // of an event
+constexpr unsigned kNonBlocking = 1;                                       // flag of a stream
+constexpr unsigned kDisableTiming = 2;                                     // flag of an event
 
 #define MSREC_CUDA_FUNCTIONS(X)                                                            \
   X(cuInit, (unsigned))                                                                    \
@@ -89,9 +89,9 @@ struct LtHeuristic {
   int reserved[4];
 };
 
-constexpr int kCompute32F = 68;                  // and not TF32
+constexpr int kCompute32F = 68;                  // float32 without TF32
 constexpr int kReal32F = 0, kRealBfloat16 = 14;  // types
-constexpr int kTransposeA = 3, kTransposeB = 4;  // attributes of a product
+constexpr int kTransposeA = 3, kTransposeB = 4;  // attributes of a matrix product
 constexpr int kMostWorkspace = 1, kAlignmentA = 5, kAlignmentB = 6, kAlignmentC = 7,
               kAlignmentD = 8;  // attributes of a preference
 

@@ -2,7 +2,7 @@
 //
 // MSREC_KERNEL(Name, Arguments) begins the body of a kernel for one thread. In the body, `i` is the
 // thread's number and `a` contains the arguments. NVRTC compiles the body as a kernel. The host's
-// compiler compiles the body as a function, which the tests' emulation finds by name.
+// compiler compiles the body as a function. Tests call this function by name to emulate a GPU.
 #pragma once
 
 #include "cuda/kernel_arguments.h"

@@ -3,8 +3,8 @@
 // Arguments of the kernels. The code that launches kernels and the kernels themselves include this
 // file. The host's compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
-// A kernel over rows has one thread for each element of [rows, width]. If a kernel has another
-// number of threads, the comment of the kernel or of its arguments states this number.
+// A kernel over rows has one thread for each element of [rows, width]. For any other kernel, the
+// comment of the kernel or of its arguments states the number of threads.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -153,7 +153,7 @@ struct NormalizedGradientArguments {
   const float* mean;
   Masks masks;
   Rows output, gradient, result;
-  float *sums, *products;  // of the chunks
+  float *sums, *products;  // sums of the chunks
 };
 
 struct NormalizeGradientArguments {
@@ -171,8 +171,8 @@ struct SoftmaxArguments {
   Rows x, gradient;
 };
 
-// Multiplies each group of x by the group's column of `scales`. Writes the products to target, or
-// adds them to target.
+// Multiplies each group of x by the group's column of `scales`. Writes the products to `target`, or
+// adds the products to `target`.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;
@@ -206,7 +206,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// The kernel has one thread for each row. The thread computes the row's alpha of the last layer.
+// The kernel has one thread for each row, which computes alpha of the last layer for the row.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDevice: a device whose loops are kernels of `kernels.inl`. The two devices are a GPU and,
-// in the tests, an emulation on the host.
+// KernelDevice: a device whose loops are kernels of `kernels.inl`. A KernelDevice is a GPU or, in
+// the tests, an emulation on the host.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class KernelDevice : public DenseDevice {
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
-// Returns the device whose loops this thread calls. The functions in `Elementwise` have no device
+// Returns the current device of this thread. The functions in `Elementwise` have no device
 // argument, so these functions call CurrentKernelDevice. `Begin` sets the current device, and `End`
 // clears it.
 KernelDevice& CurrentKernelDevice();

@@ -17,8 +17,8 @@ namespace cuda {
 // "cuda/kernels.inl" includes all other sources.
 const std::map<std::string, std::string>& KernelSources();
 
-// Returns the machine code of all kernels for a compute capability such as 90. With `reads_cache`,
-// the function first searches `cache_directory` for a file that contains the machine code and
+// Returns the machine code of all kernels for a compute capability such as 90. If `reads_cache` is
+// true, the function first searches `cache_directory` for a file that contains the machine code and
 // belongs to this user. If the file is missing or damaged, the function compiles the kernels and
 // writes the machine code to the file. A failure to write the file is ignored. Throws
 // std::runtime_error with the compiler's message if the compilation fails.

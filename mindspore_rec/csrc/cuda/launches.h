@@ -36,14 +36,14 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
 }
 
 // Splits rows into chunks; one thread adds up one column of a chunk. The number of chunks is large
-// enough to keep a GPU busy. The number is also small enough that one thread per column can add up
-// all chunks. The division into chunks depends only on the number of rows.
+// enough to keep a GPU busy, and small enough that one thread per column can add up all chunks. The
+// chunks depend only on the number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
   constexpr int64_t kMostChunks = 256;
   constexpr int64_t kLeastRows = 32;
   return {rows, width, std::max(kLeastRows, (rows + kMostChunks - 1) / kMostChunks)};
 }
-// Splits rows into chunks of one row each, so that no rows are added up.
+// Splits rows into chunks of one row each, so that a kernel does not add up several rows.
 inline kernels::Chunks SingleRows(int64_t rows, int64_t width) { return {rows, width, 1}; }
 
 inline int64_t CountOf(const kernels::Chunks& chunks) {

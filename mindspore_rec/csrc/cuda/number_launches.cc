@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device loops of vectors of numbers.
+// Device loops that compute vectors from numbers.
 #include "cuda/launches.h"
 
 namespace msrec {

@@ -59,7 +59,7 @@ Products::Products(const CublasLt& library, void* workspace)
 }
 
 std::string Products::version() const {
-  const size_t version = library_.cublasLtGetVersion();  // 130100 is 13.1.0
+  const size_t version = library_.cublasLtGetVersion();  // for example 130100 for version 13.1.0
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100);
 }
 

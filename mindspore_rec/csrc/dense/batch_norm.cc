@@ -68,7 +68,7 @@ struct Moments {
   std::vector<double> means, squares;
 };
 
-// Joins the moments of all workers in rank order. The moments of an idle worker count as 0 rows.
+// Joins the moments of all workers in rank order. An idle worker's moments have a row count of 0.
 Moments OfAllWorkers(const Moments& mine, BatchShare* share) {
   const size_t width = mine.means.size();
   std::vector<double> sent{share->is_idle() ? 0.0 : mine.count};
@@ -129,7 +129,8 @@ void BatchStatistics::BetweenForward(const BatchRun& run) const {
     moments.Join(static_cast<double>(slice.real_rows()), mean, mean + w);
   }
   if (run.share != nullptr) moments = OfAllWorkers(moments, run.share);
-  if (moments.count == 0) {  // nobody has rows; an idle worker's rows are normalized by any
+  if (moments.count == 0) {  // no worker has rows, and any statistics will do for the rows of an
+                             // idle worker
     std::memcpy(vectors.mean, vectors.new_mean, FloatBytes(w));
     for (int64_t j = 0; j < w; ++j) SetScale(norm_, run, vectors.new_variance[j], j, vectors);
     return;
@@ -167,9 +168,9 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
 }
 
 // Computes the means over the rows of all workers. The gradients of each worker are the gradients
-// of that worker's own loss. All gradients of this worker are multiplied by this worker's weight
-// later. So here, the sums of worker r are multiplied by worker r's weight, and divided by this
-// worker's weight.
+// of that worker's own loss. This function multiplies the sums of worker r by worker r's weight.
+// The function also divides by this worker's weight, because all gradients of this worker are
+// multiplied by the weight later.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();
@@ -184,7 +185,7 @@ void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const Vectors vectors = VectorsOf(run, *memory_, w);
   float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
   std::memset(found, 0, FloatBytes(2 * w));
-  if (run.share->is_idle()) return;  // its gradients count for nothing
+  if (run.share->is_idle()) return;  // the gradients of an idle worker have weight 0
   std::vector<double> sums(static_cast<size_t>(2 * w), 0.0);
   double rows = 0.0;
   for (size_t r = 0; r < weights.size(); ++r) {
@@ -266,7 +267,7 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // If the batch's own statistics are used, `dx` receives the gradient of the activation's input.
+  // If the statistics come from the batch, `dx` receives the gradient of the activation's input.
   // `BatchStatistics` later turns `dx` into the gradient of the input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,

@@ -3,11 +3,11 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training, mean and variance are computed over all rows of the batch. So all rows must be
-// complete before the output is computed, and the normalization has two layers: BatchStatistics
-// ends a stage, and Normalization begins the next stage. If several workers share the batch, mean
-// and variance are computed over the rows of all workers, and are identical, bit for bit, on all
-// workers. In evaluation, the moving statistics are used as mean and variance.
+// In training, mean and variance are computed over all rows of the batch. The output can be
+// computed only when the inputs of all rows are complete, so a normalization consists of two
+// layers: BatchStatistics ends a stage, and Normalization begins the next stage. If several workers
+// share the batch, mean and variance are computed over the rows of all workers, and are identical,
+// bit for bit, on all workers. In evaluation, the moving statistics are used as mean and variance.
 #pragma once
 
 #include <memory>
@@ -25,15 +25,15 @@ struct BatchNorm {
   int mean = -1;  // further inputs [width]: the moving mean and variance
   int variance = -1;
   Activation activation = Activation::kNone;  // not gelu
-  RowMasks masks;                             // of a dropout behind it; as for `Linear`
+  RowMasks masks;                             // masks of a dropout that follows, as for `Linear`
   float epsilon = 1e-5f;
-  float momentum = 0.1f;  // share of the batch in the new moving statistics
+  float momentum = 0.1f;  // weight of the batch in the new moving statistics
 };
 
 // Memory that the two layers of a normalization share.
 struct BatchNormMemory {
   int64_t packed = 0;  // offset of the vectors below, each of `width` floats
-  int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0
+  int64_t sums = 0;    // column of two sums per slice, followed by two results in slice 0
 };
 
 // Adds the layers to a program. In training, a forward pass writes the new moving mean to `packed`,
@@ -42,7 +42,7 @@ struct BatchNormMemory {
 // by rows - 1). With fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// The last layer of a stage: computes mean and variance of the batch. Only this layer and
+// Computes the mean and variance of a batch, as the last layer of a stage. Only this layer and
 // `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:
@@ -61,8 +61,8 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage: computes the output y. In evaluation, BatchNorm consists of
-// only this layer.
+// Computes the output y of a batch normalization, as the first layer of the next stage. In
+// evaluation, BatchNorm consists of only this layer.
 class Normalization : public Layer {
  public:
   // If `memory` is null, uses the moving statistics.

@@ -46,8 +46,9 @@ class CrossVectors : public Layer {
   const int weight_;
   const int bias_;
   bool rounds_ = false;
-  int64_t packed_ = 0;  // sum of the biases, constants of the layers, rounded weight
-  int64_t sums_ = 0;    // gradients of weight, sum of the biases, constants
+  int64_t packed_ = 0;  // offset of the sum of the biases, the constants of the layers, and the
+                        // rounded weight
+  int64_t sums_ = 0;    // column of the gradients of weight, sum of the biases, and constants
 };
 
 }  // namespace msrec

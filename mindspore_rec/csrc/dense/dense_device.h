@@ -2,10 +2,11 @@
 //
 // DenseDevice: a processor other than the host's CPU that runs dense programs. On a device, a batch
 // is one slice. Values, gradients and weights are in the device's memory. The host and the device
-// run the same layers. For loops (`Elementwise`) and products, the device has separate code.
+// run the same layers. Only the element-wise loops (`Elementwise`) and the matrix products have
+// separate code for the device.
 //
-// A device runs calls in the order in which they are made. Only one thread uses a device at a time:
-// the thread locks `mutex()` to run a program.
+// A device runs calls in the order of the calls. Only one thread uses a device at a time: the
+// thread locks `mutex()` to run a program.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class DenseDevice {
   // Returns the model, the driver and the libraries of the device, for reports.
   virtual std::string description() const = 0;
 
-  // Returns the loops over blocks in the device's memory.
+  // Returns the device's element-wise loops, which work on blocks in the device's memory.
   virtual const Elementwise& loops() const = 0;
   // Computes C = A B or C += A B, as `shape` specifies. B must not be packed.
   virtual void Multiply(const ProductShape& shape, const void* a, const void* b, float* c) = 0;
@@ -36,8 +37,8 @@ class DenseDevice {
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
   virtual void Clear(void* memory, size_t bytes) = 0;
-  // Copies from the host's memory to the device's memory. After the return, the caller may change
-  // the host's memory.
+  // Copies from the host's memory to the device's memory. When Upload has returned, the caller may
+  // change the host's memory.
   virtual void Upload(const void* from, size_t bytes, void* to) = 0;
   // Copies from the device's memory to the host's memory, and returns when the copy is complete.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;

@@ -10,8 +10,8 @@
 namespace msrec {
 namespace {
 
-// Floats of a piece. With Adam's four arrays, a piece takes 256 KB and fits into the private cache
-// of a core.
+// Number of floats in a piece. With Adam's four arrays, a piece takes 256 KB and fits into the
+// private cache of a core.
 constexpr size_t kPiece = size_t{1} << 14;
 
 // Part of one array.
@@ -51,7 +51,7 @@ class Pieces {
 
  private:
   std::vector<Piece> pieces_;
-  std::vector<size_t> tasks_;  // first piece of each task, and the number of pieces
+  std::vector<size_t> tasks_;  // the first piece of each task, followed by the number of pieces
 };
 
 // Copies each gradient whose memory overlaps memory that the step writes. The step of the parameter
@@ -59,7 +59,7 @@ class Pieces {
 std::vector<std::vector<float>> SeparateGradients(int states,
                                                   std::vector<DenseParameter>* parameters) {
   using Range = std::pair<const float*, const float*>;
-  std::vector<Range> written;  // sorted and without overlap
+  std::vector<Range> written;  // sorted, without overlaps
   for (const DenseParameter& p : *parameters) {
     written.emplace_back(p.w, p.w + p.n);
     for (int k = 0; k < states; ++k) written.emplace_back(p.states[k], p.states[k] + p.n);

@@ -46,7 +46,7 @@ std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
   return widths;
 }
 
-// Returns the host's run with the same slices as the device's run.
+// Returns a copy of `given` with the device and the slices of `run`.
 BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
   BatchRun host = given;
   host.device = run.device;
@@ -79,8 +79,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       inputs_(device_),
       outputs_(device_) {
   // The device computes some gradients from all rows, and the host computes the other gradients
-  // from partial sums. So if several layers share a part of a parameter, either all of these layers
-  // compute the part's gradient on the device, or all compute it on the host.
+  // from partial sums. If several layers share a part of a parameter, either the device or the host
+  // must compute the part's gradient for all of these layers.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {
@@ -109,10 +109,10 @@ void DeviceProgram::Release() {
   }
 }
 
-// True if the values of one more forward pass may be kept for the backward pass.
+// Returns whether the program may keep the values of one more forward pass for its backward pass.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
-  size_t bytes = kept_.front()->bytes();  // the next pass takes about as many
+  size_t bytes = kept_.front()->bytes();  // the next pass takes about the same number of bytes
   for (const auto& kept : kept_) bytes += kept->bytes();
   return bytes <= kKeptBytes;
 }
@@ -130,7 +130,7 @@ DeviceProgram::Kept* DeviceProgram::Keep() {
   std::unique_ptr<Kept> taken = std::move(*at);
   kept_.erase(std::next(at).base());
   taken->name = ++last_name_;
-  taken->waits = false;  // until the pass is done
+  taken->waits = false;  // until the forward pass is complete
   kept_.insert(kept_.begin(), std::move(taken));
   return kept_.front().get();
 }
@@ -310,7 +310,7 @@ void DeviceProgram::Backward(const BatchRun& given,
 void DeviceProgram::ParameterGradients(BatchRun run, BatchRun* host) {
   const std::vector<float*> on_device = Stage(program_.parameter_sizes_, 1, &parameter_gradients_);
   run.parameter_gradients = on_device;
-  std::vector<ParameterPart> parts;  // that the device has the gradients of
+  std::vector<ParameterPart> parts;  // parts whose gradients the device computes
   for (size_t round = 0; round < program_.gradient_rounds_.size(); ++round) {
     for (const Layer* layer : program_.gradient_rounds_[round]) {
       layer->DeviceGradient(run, round > 0);

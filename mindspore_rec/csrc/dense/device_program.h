@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters and
-// their gradients are copied from and to the host's memory. All values between inputs and outputs
-// stay on the device.
+// DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters,
+// and gradients of parameters are copied between the device's memory and the host's memory. All
+// values between inputs and outputs stay on the device.
 //
-// For some layers, the host computes vectors as wide as the layer, once per batch. Examples are
-// packing a cross network, joining the statistics of a batch normalization, and summing up a bias'
-// gradient. The code is the same as for a program on the host, and runs for microseconds.
+// Once per batch, the host does the work on vectors that are as wide as a layer. Examples are
+// packing a cross network, joining the statistics of a batch normalization, and summing up the
+// gradient of a bias. The host uses the same code as for a program on the host, and needs only
+// microseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Limits of the number of forward passes that wait for their backward pass. At least kLeastKept
-  // passes may wait. More than kLeastKept passes may wait, as long as all waiting passes together
-  // take less than kKeptBytes. The limit is needed because the program cannot know whether a
-  // forward pass will have a backward pass.
+  // Limits on the number of forward passes that wait for their backward passes. At least kLeastKept
+  // forward passes may wait. More than kLeastKept passes may wait, as long as all waiting passes
+  // together take less than kKeptBytes. The number of waiting forward passes is limited, because
+  // the program cannot know whether a forward pass will have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
@@ -53,7 +54,7 @@ class DeviceProgram {
     }
 
     int64_t name = 0;
-    bool waits = false;  // for its backward pass
+    bool waits = false;  // true while the forward pass waits for its backward pass
     DeviceMemory saved, packed, rounded, parameters, extras;
     std::vector<const float*> parameter_at;
     std::vector<const void*> extra_at;
@@ -72,11 +73,11 @@ class DeviceProgram {
 
   const DenseProgram& program_;
   DenseDevice* const device_;
-  std::vector<std::unique_ptr<Kept>> kept_;  // from the one used last to the oldest
+  std::vector<std::unique_ptr<Kept>> kept_;  // the most recently used pass first
   int64_t last_name_ = 0;
   Kept predicted_;
   DeviceMemory scratch_, temporary_, partials_, gradients_, parameter_gradients_, inputs_, outputs_;
-  std::vector<float> partial_sums_;  // on the host
+  std::vector<float> partial_sums_;  // in the host's memory
 };
 
 }  // namespace msrec

@@ -68,7 +68,7 @@ struct CrossRows {
   const float* weight = nullptr;     // [layers, width]
   const float* constants = nullptr;  // [layers]
   const float* bias = nullptr;       // [width]
-  bool rounds = false;               // whether factors of products are rounded to bfloat16
+  bool rounds = false;               // true if factors of matrix products are rounded to bfloat16
 };
 
 // One curve for each number of a row. A curve consists of straight pieces between knots, which are
@@ -76,17 +76,17 @@ struct CrossRows {
 struct NumberCurves {
   int64_t numbers = 0;
   int64_t dim = 0;
-  int64_t bins = 0;              // pieces of a curve
+  int64_t bins = 0;              // number of pieces of a curve
   const float* knots = nullptr;  // [numbers, bins + 1, dim]
   int64_t knot_floats() const { return numbers * (bins + 1) * dim; }
 };
 
 // The waves of a number x are first sin(2 pi f x) for all its frequencies f, and then cos(2 pi f
-// x). The output is relu(weight waves + bias).
+// x). The output is relu(weight w + bias), where w is the vector of waves.
 struct NumberWaves {
   int64_t numbers = 0;
   int64_t dim = 0;
-  int64_t count = 0;                   // frequencies of a number
+  int64_t count = 0;                   // number of frequencies of a number
   const float* frequencies = nullptr;  // [numbers, count]
   const float* weight = nullptr;       // [dim, 2 count]
   const float* bias = nullptr;         // [dim]
@@ -112,7 +112,7 @@ struct Elementwise {
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
 
   // gradient = gradient a'(.) in place, where `output` is the result of `activate`. Adds the column
-  // sums of the result to `bias_sums` unless `bias_sums` is null. Not for gelu.
+  // sums of the result to `bias_sums` unless `bias_sums` is null. The activation must not be gelu.
   void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
                               Block gradient, float* bias_sums);
 
@@ -150,14 +150,15 @@ struct Elementwise {
                            Block gradient);
 
   // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits,
-  // multiplied by `scale`. On a device, the pointer is null, because the loss always runs on the
-  // host.
+  // multiplied by `scale`. For a device, `logistic_loss` is null, because the loss always runs on
+  // the host.
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);
 
-  // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. A pair
-  // has j < i, or j <= i with `diagonal`, in the order (1, 0), (2, 0), (2, 1), ... With `adds`, the
-  // gradient loop adds the gradient of x to `gradient`. `scratch` has `PairScratch` floats.
+  // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. The pairs
+  // are (1, 0), (2, 0), (2, 1), ...: all pairs with j < i and, if `diagonal` is true, also the
+  // pairs with j = i. If `adds` is true, the gradient loop adds the gradient of x to `gradient`.
+  // `scratch` has `PairScratch` floats.
   void (*pair_dots)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                     float* scratch, Block output);
   void (*pair_dots_gradient)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
@@ -170,8 +171,8 @@ struct Elementwise {
   // Writes the sum of the columns of each row as one number.
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
-  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. With
-  // `adds`, the gradient loops add the gradient of the units or of the gates to `gradient`.
+  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. If `adds`
+  // is true, the gradient loops add the gradient of the units or of the gates to `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);
@@ -196,8 +197,8 @@ struct Elementwise {
   void (*waves_gradient)(int64_t rows, const NumberWaves& waves, Block x, Block output,
                          Block gradient, float* scratch, Target of_x, float* sums);
 
-  // Computes the gradients of x0, t and x from the gradient of x0 t + x. If x is x0, there is one
-  // gradient for x0 and x.
+  // Computes the gradients of x0, t and x from the gradient of x0 t + x. If x and x0 are the same
+  // value, only one gradient is computed for x0 and x.
   void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
                                  Target of_x0, Target of_t, Target of_x);
 
@@ -205,8 +206,8 @@ struct Elementwise {
   // products [rows, layers] = factor weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
-  // Adds up the gradients of weight, bias and constants over the rows. The three gradients are
-  // consecutive in `sums`.
+  // Computes the gradient of x, and adds the gradients of weight, bias and constants, one after the
+  // other, to `sums`.
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 
@@ -215,7 +216,7 @@ struct Elementwise {
   // For batch normalization: adds (x - mean)^2 of all rows to sums[j].
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
   // output = a((x - mean) scale + beta). If there are masks, the output is also multiplied by the
-  // row's mask. Not for gelu.
+  // row's mask. The activation must not be gelu.
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
   // Computes the gradient of the activation's input: result = a'(output) gradient. If there are

@@ -24,8 +24,9 @@ struct ParameterPart {
 class Layer {
  public:
   // Columns that a layer reads. The program sets `adds` if the backward pass of another layer has
-  // already written a gradient of these columns. With `adds`, the layer adds its gradient to the
-  // written gradient. A layer with `always_adds` adds its gradient in every case.
+  // already written a gradient of these columns. If `adds` is true, the layer adds its gradient to
+  // the gradient that is already written. A layer with `always_adds` adds its gradient in every
+  // case.
   struct Input {
     View view;
     bool adds = false;
@@ -45,21 +46,23 @@ class Layer {
 
   // True if the layer uses its inputs only as factors in matrix products.
   virtual bool reads_factors_only() const { return false; }
-  // True if the layer can round its own output and if its backward pass reads only the rounded
+  // True if the layer can round its own output, and its backward pass reads only the rounded
   // output.
   virtual bool can_round_output() const { return false; }
 
-  // True if the backward pass neither reads the output of the layer nor changes its gradient.
+  // True if the backward pass does not read the layer's output, and does not change the gradient of
+  // the output.
   virtual bool passes_output() const { return false; }
 
-  // Requests memory from the program. Called once, when the layer is added.
+  // Requests memory from the program. The program calls Attach once, when the layer is added.
   virtual void Attach(DenseProgram*) {}
 
   // Tasks that run before the first slice of a forward pass.
   virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
-  // On a device, rounds the weights; called before the first slice of a forward pass.
+  // Rounds the weights in a device's memory. The program calls Prepare before the first slice of a
+  // forward pass.
   virtual void Prepare(const BatchRun&) const {}
 
   // Writes the outputs of a slice.
@@ -69,8 +72,8 @@ class Layer {
   // slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Does the layer's work between two stages, on one thread. The function is called only for the
-  // last layer of a stage.
+  // Do the layer's work between two stages, on one thread. The program calls these functions only
+  // for the last layer of a stage.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 
@@ -80,8 +83,8 @@ class Layer {
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
-  // computes the gradients of `device_parts` from all rows, in the device's memory. The other
-  // gradients are computed by `Gradient` on the host, from partial sums.
+  // computes the gradients of `device_parts` from all rows, in the device's memory. `Gradient`
+  // computes the gradients of all other parameters on the host, from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 

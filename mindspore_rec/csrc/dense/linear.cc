@@ -16,9 +16,9 @@ struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest shape. oneDNN copies both factors of each product. In float32, the copies are
-// cheapest if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
-// batch, so tiles are wide if the batch does not fit into the cache.
+// Returns the fastest tile shape. oneDNN copies both factors of each product. In float32, the
+// copies are cheapest if 128 x 256 numbers of the left factor stay in the cache. Each tile reads
+// the whole batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
   if (type == FactorType::kFloat32) return {128, 1024, 256};
@@ -41,8 +41,8 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
   return product;
 }
 
-// A factor for all slices of a batch. The rows of a last slice with padding rows may be elsewhere
-// than the rows of the other slices.
+// A factor for all slices of a batch. If the last slice has padding rows, its rows may be in other
+// memory than the rows of the other slices.
 class BatchFactor {
  public:
   template <typename FactorOf>
@@ -54,7 +54,8 @@ class BatchFactor {
 
   int64_t ld() const { return whole_.ld; }
 
-  // Returns the rows [first, first + count). If they are not one matrix, copies them to `memory`.
+  // Returns the rows [first, first + count). If these rows are not in one matrix, copies the rows
+  // to `memory`.
   Factor Rows(int64_t first, int64_t count, size_t element, AlignedMemory* memory) const {
     const size_t row_bytes = element * static_cast<size_t>(ld());
     const auto at = [&](const Factor& factor, int64_t row) {

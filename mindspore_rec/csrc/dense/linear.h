@@ -11,8 +11,8 @@ namespace msrec {
 // A matrix that is a whole parameter or a part of a parameter.
 struct Weight {
   int parameter = -1;
-  int64_t offset = 0;        // elements before it
-  bool input_major = false;  // stored [in, out] instead of [out, in]
+  int64_t offset = 0;        // number of elements of the parameter before the matrix
+  bool input_major = false;  // true if stored as [in, out], false if stored as [out, in]
 };
 
 struct Bias {

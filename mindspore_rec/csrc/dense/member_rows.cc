@@ -9,7 +9,7 @@ namespace msrec {
 namespace {
 
 constexpr int64_t kLeastBlockRows = 64;
-constexpr int64_t kMostBlocks = 32;  // each has sums [members, width]
+constexpr int64_t kMostBlocks = 32;  // each block has sums [members, width]
 
 struct RowBlock {
   int64_t begin, end;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows of an ensemble: each row is repeated for each member and multiplied by the member's factors.
-// The work is divided into blocks of rows. The division depends only on the number of rows, so
-// results do not depend on the number of threads.
+// The work is divided into blocks of rows. The blocks depend only on the number of rows, so results
+// do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ struct WaveParameters {
 // waves are sin(2 pi f x) for all f, and then cos(2 pi f x).
 class WavesOfNumbers : public Layer {
  public:
-  // Throws std::invalid_argument as CurvesOfNumbers does.
+  // Throws std::invalid_argument under the same conditions as CurvesOfNumbers.
   WavesOfNumbers(View numbers, View output, int64_t count, const WaveParameters& parameters);
   bool always_adds() const override { return false; }
   void Attach(DenseProgram* program) override;

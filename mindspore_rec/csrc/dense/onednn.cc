@@ -23,7 +23,7 @@ namespace {
 using namespace onednn;  // NOLINT: names of one small header
 
 constexpr size_t kMostProducts = 4096;
-constexpr size_t kMostOperands = 4;         // of a primitive, with its scratchpad
+constexpr size_t kMostOperands = 4;         // operands of a primitive, including its scratchpad
 constexpr size_t kMostBoundByThread = 256;  // primitives
 
 Functions dnn;
@@ -169,7 +169,7 @@ class OneDnnProduct : public Product {
       Check(dnn.primitive_attr_set_post_ops(attr.get(), sum.get()),
             "dnnl_primitive_attr_set_post_ops");
     }
-    // A primitive runs on the calling thread, so it is created for one thread.
+    // A primitive runs on the calling thread, so the primitive is created for one thread.
     if (dnn.threadpool_interop_set_max_concurrency != nullptr) {
       Check(dnn.threadpool_interop_set_max_concurrency(1),
             "dnnl_threadpool_interop_set_max_concurrency");
@@ -335,7 +335,8 @@ std::string OneDnn::Load(const std::string& path) {
       return path + " has no function dnnl_threadpool_interop_set_max_concurrency";
     }
   } else if (version->cpu_runtime != kSequentialRuntime) {
-    // If oneDNN is built with OpenMP or TBB, each of our threads would start further threads.
+    // If oneDNN is built with OpenMP or TBB, each thread of this library would start further
+    // threads.
     return path + " starts threads of its own (runtime " + std::to_string(version->cpu_runtime) +
            "), and is not a build for thread pools";
   }
@@ -373,7 +374,7 @@ std::shared_ptr<const Product> OneDnn::Find(const ProductShape& shape) {
   }
   auto made = std::make_shared<const OneDnnProduct>(shape);
   std::unique_lock<std::shared_mutex> lock(products_mutex);
-  if (products.size() >= kMostProducts) products.clear();  // those in use are shared
+  if (products.size() >= kMostProducts) products.clear();  // products in use are shared
   return products.emplace(shape, std::move(made)).first->second;
 }
 

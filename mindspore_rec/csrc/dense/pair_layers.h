@@ -8,8 +8,8 @@
 namespace msrec {
 
 // The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
-// of the lower triangle. For each pair, j < i; with `diagonal`, j <= i. With `keeps_first`, the
-// output begins with a copy of the first vector.
+// of the lower triangle. In each pair, j < i or, if `diagonal` is true, j <= i. If `keeps_first` is
+// true, the output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:
   // Throws std::invalid_argument if the widths of input and output do not match.
@@ -26,7 +26,7 @@ class PairwiseDots : public Layer {
 };
 
 // The vectors of each pair of fields are multiplied element by element, and the output [dim] is the
-// sum of the products of all pairs. With `sums`, the output is one column: the sum of the dim
+// sum of the products of all pairs. If `sums` is true, the output is one column: the sum of the dim
 // elements.
 class FactorizedPairs : public Layer {
  public:

@@ -74,7 +74,7 @@ void DenseProgram::Write(const View& view) {
 void DenseProgram::AddInput(const View& view) {
   Write(view);
   Value& value = values_[view.value];
-  if (value.stage != 0) value.crosses_stages = true;  // inputs are written in the first stage
+  if (value.stage != 0) value.crosses_stages = true;  // the first stage writes the inputs
   inputs_.push_back(view);
 }
 
@@ -118,7 +118,7 @@ int64_t DenseProgram::AddPacked(size_t bytes) {
 }
 
 int64_t DenseProgram::AddRounded(size_t bytes) {
-  constexpr int64_t kAlignment = 256;  // what products of a device read fastest
+  constexpr int64_t kAlignment = 256;  // the alignment with which a device multiplies fastest
   const int64_t offset = rounded_bytes_;
   rounded_bytes_ += RoundUp(static_cast<int64_t>(bytes), kAlignment);
   return offset;
@@ -142,7 +142,8 @@ void DenseProgram::Finish(int parameters, int extras) {
       parts += layer->parameters().size();
     }
   }
-  if (static_cast<size_t>(parameters) > parts) {  // before memory for them is asked for
+  if (static_cast<size_t>(parameters) > parts) {  // checked before memory for the parameters is
+                                                  // allocated
     throw std::invalid_argument("every parameter must be of a layer");
   }
   for (const View& output : outputs_) {
@@ -166,7 +167,7 @@ void DenseProgram::Finish(int parameters, int extras) {
 void DenseProgram::FindOnlyRounded() {
   if (precision_ == Precision::kFloat32) return;
   std::vector<int> writers(values_.size(), 0);
-  std::vector<bool> others(values_.size(), false);  // whether something else uses the value
+  std::vector<bool> others(values_.size(), false);  // true if anything else uses the value
   for (const View& input : inputs_) others[input.value] = true;
   for (const View& output : outputs_) others[output.value] = true;
   for (const auto& stage : stages_) {
@@ -213,7 +214,8 @@ void DenseProgram::AddExtras(const Layer& layer) {
 }
 
 void DenseProgram::SizeParameters() {
-  std::map<ParameterPart, int64_t> sizes;  // by offset: parts of a parameter in their order
+  std::map<ParameterPart, int64_t> sizes;  // sorted by offset, so that the parts of a parameter are
+                                           // in order
   for (const auto& stage : stages_) {
     for (const auto& layer : stage) {
       for (const ParameterPart& part : layer->parameters()) {
@@ -247,9 +249,9 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are stored for the backward pass; values that are needed only in rounded form are
-    // stored only rounded. A gradient is stored only if another stage needs the gradient, or if it
-    // is a factor of a product in float32.
+    // All values are stored for the backward pass. If only the rounded form of a value is needed,
+    // only the rounded form is stored. A gradient is stored only if another stage reads it, or if
+    // it is a factor of a matrix product in float32.
     if (value.only_rounded) {
       value.value = {Area::kBrief, 0, ld, 4};
       brief_width_ = std::max(brief_width_, ld);
@@ -270,11 +272,11 @@ void DenseProgram::PlaceValues() {
   }
 }
 
-// Finds the values and the gradients that need no copy, because their matrix is laid out like the
+// Finds the values and the gradients that need no copy, because they have the same layout as the
 // caller's matrix.
 void DenseProgram::PlaceGiven() {
   if (precision_ != Precision::kFloat32 || device_ != nullptr) return;
-  std::vector<int> uses(values_.size(), 0);  // by layers, inputs and outputs
+  std::vector<int> uses(values_.size(), 0);  // number of uses by layers, inputs and outputs
   std::vector<bool> passed(values_.size(), false);
   for (const auto& stage : stages_) {
     for (const auto& layer : stage) {
@@ -314,7 +316,7 @@ void DenseProgram::PlanGradients() {
   for (const View& output : outputs_) {
     Value& value = values_[output.value];
     if (output.width == value.width && written[output.value] == 0) {
-      written[output.value] = value.width;  // copied, and so need not be cleared
+      written[output.value] = value.width;  // copied, so the gradient need not be cleared
     } else {
       value.zero_gradient = true;
     }

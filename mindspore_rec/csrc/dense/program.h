@@ -12,13 +12,13 @@
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
 // A layer that needs all rows, such as a batch normalization, ends a stage. The results are
-// identical, bit for bit, whichever thread runs a task. Slices and tiles depend only on the batch's
-// size, and the sums of slices are added in slice order.
+// identical, bit for bit, regardless of which thread runs which task. Slices and tiles depend only
+// on the batch's size, and the sums of slices are added in slice order.
 //
 // The caller provides the memory. Three memory areas are outputs of the operators. `saved` stores
-// values for the backward pass, `packed` stores weights in the layout that matrix products need,
-// and `gradients` stores gradients that pass from one stage to another, or that the gradients of
-// weights are computed from. All other memory is scratch memory of the running thread.
+// values for the backward pass. `packed` stores weights in the layout that matrix products need.
+// `gradients` stores gradients that another stage reads, or from which the gradients of weights are
+// computed. All other memory is scratch memory of the running thread.
 #pragma once
 
 #include <cstdint>
@@ -66,17 +66,17 @@ struct ExtraInput {
   const char* type = "float32";
 };
 
-// The memory and the batch of one call.
+// The batch of one call of a program, and the memory for the call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
   // The device that runs the program (null if the host runs it), and the loops for this device.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
-  DeviceMemory* temporary = nullptr;  // of a device
-  bool training = false;              // whether what is saved is kept for a backward pass
+  DeviceMemory* temporary = nullptr;  // temporary memory of a device
+  bool training = false;              // true if the saved values are kept for a backward pass
   int64_t batch = 0;
-  // This worker's share of the batch, and the index of this worker's first row in the whole batch,
-  // if several workers share the batch.
+  // If several workers share the batch: this worker's share, and the index of this worker's first
+  // row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -87,19 +87,19 @@ struct BatchRun {
   float* partial_sums = nullptr;  // [slices, partial_width], cleared
   int64_t partial_width = 0;
   std::vector<const float*> parameters;
-  std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
-  char* rounded = nullptr;          // rounded weights, on a device
+  std::vector<const void*> extras;  // inputs without a gradient: masks and, on the host, counters
+  char* rounded = nullptr;          // rounded weights in a device's memory
   std::vector<float*> parameter_gradients;
   // Inputs in bfloat16, and input gradients that are rounded to bfloat16; each array has one entry
-  // per input. For a float32 input, the entry is null or missing.
+  // per input. If an input is float32, its entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
-  // True if the backward pass gets the inputs of the forward pass, too, in `inputs`. The program
-  // then does not copy the inputs.
+  // True if the backward pass also gets the inputs of the forward pass, in `inputs`. If has_inputs
+  // is true, the program does not copy the inputs.
   bool has_inputs = false;
   std::vector<const float*> inputs;
   // The matrices of the caller that layers read and write directly: inputs, outputs, gradients of
-  // outputs, gradients of inputs. An entry is null if the call does not have the matrix.
+  // outputs, gradients of inputs. An entry is null if the caller does not pass the matrix.
   std::vector<float*> given;
 
   int64_t padded() const { return slices * slice_rows; }
@@ -128,14 +128,14 @@ class DenseProgram {
   // program, the methods below throw std::invalid_argument.
 
   Precision precision() const { return precision_; }
-  // The device that runs the program; null: the host.
+  // The device that runs the program, or null if the host runs the program.
   DenseDevice* device() const { return device_.get(); }
   FactorType factor_type() const {
     return precision_ == Precision::kBFloat16 ? FactorType::kBFloat16 : FactorType::kFloat32;
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Adds an input tensor [B, view.width], whose columns are columns of a value.
+  // Adds an input tensor [B, view.width], whose columns are the columns of `view`.
   void AddInput(const View& view);
   // Adds an output tensor [B, view.width], into which columns of a value are copied.
   void AddOutput(const View& view);
@@ -146,7 +146,7 @@ class DenseProgram {
   // Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
-  // Functions that a layer calls while it is added to the program.
+  // Functions that a layer calls while the program adds the layer.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
@@ -180,8 +180,8 @@ class DenseProgram {
   // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets `batch`, `packed`, `parameters` and `extras` in `run`,
-  // and for training also `training` and `saved`. If the run is not a training run, values are
-  // stored only during the call.
+  // and for training also `training` and `saved`. In a prediction, values are stored only during
+  // the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
@@ -198,31 +198,31 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief is scratch memory for values that are needed only while one layer runs. Values in kBrief
-  // use the same memory one after another.
+  // kBrief is scratch memory for values that are needed only while one layer runs. All values in
+  // kBrief use the same memory.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. In the area, `column` floats for each row
-  // precede the matrix.
+  // The place of a value's matrix [rows, ld] in an area. The matrix begins after `column` floats
+  // per row, which belong to other matrices.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
     int64_t ld = 0;      // elements
     size_t element = 4;  // bytes
-    // Index in BatchRun::given, or -1. If the caller passes the matrix, the rows of a slice without
-    // padding rows are in this matrix, and not in the area.
+    // Index of the caller's matrix in BatchRun::given, or -1. If the caller passes the matrix, the
+    // caller's matrix contains the rows of all slices without padding rows, and the area does not.
     int given = -1;
   };
 
   struct Value {
     int64_t width = 0;
-    int stage = 0;              // in which it is written
-    std::vector<bool> written;  // each column
+    int stage = 0;              // the stage that writes the value
+    std::vector<bool> written;  // one entry per column
     bool crosses_stages = false;
     bool is_factor = false;
     bool gradient_is_factor = false;
     bool only_rounded = false;
-    bool zero_gradient = false;  // whether its gradient is cleared before it is added to
+    bool zero_gradient = false;  // true if the gradient must be cleared before layers add to it
     Place value, rounded, gradient, rounded_gradient;
   };
 
@@ -258,14 +258,15 @@ class DenseProgram {
   std::vector<Value> values_;
   std::vector<View> inputs_, outputs_;
   std::vector<std::vector<std::unique_ptr<Layer>>> stages_;
-  std::vector<std::vector<const Layer*>> gradient_rounds_;  // layers that share no parameter
+  std::vector<std::vector<const Layer*>> gradient_rounds_;  // each round has layers that share no
+                                                            // parameter
   int parameters_ = 0;
   int extras_ = 0;
   std::map<int, ExtraInput> extra_inputs_;
   std::vector<int64_t> parameter_sizes_;
   int64_t saved_width_ = 0;
   int64_t gradient_width_ = 0;
-  int64_t scratch_width_ = 0;  // of a backward pass
+  int64_t scratch_width_ = 0;  // width of the scratch memory of a backward pass
   int64_t brief_width_ = 0;
   int64_t partial_width_ = 0;
   int64_t packed_bytes_ = 0;
@@ -293,8 +294,8 @@ class SliceRun {
   // rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of the blocks and factors above; the SliceRun needs no memory for
-  // these calls.
+  // Return the leading dimensions of the blocks and factors that the methods above return. These
+  // methods may also be called if the SliceRun has no memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
@@ -305,7 +306,7 @@ class SliceRun {
   // Rounds a value or a gradient for matrix products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Returns the partial sums of this slice at a column that AddPartialSums has returned.
+  // Returns this slice's partial sums that begin at `column`, a result of AddPartialSums.
   float* partial_sums(int64_t column) const;
   // Returns temporary memory for one call of a layer, valid until the next call of Temporary.
   float* Temporary(int64_t floats) const;

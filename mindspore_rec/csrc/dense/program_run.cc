@@ -63,7 +63,7 @@ void ClearBehind(const SliceRun& slice, int64_t width, const Block& block) {
   slice.loops().clear(slice.rows() - real, width, {block.row(real), block.ld});
 }
 
-// Copies rows, unless they are at their place already.
+// Copies rows from `from` to `to`, unless `from` and `to` are the same memory.
 void CopyTo(const SliceRun& slice, int64_t width, const Block& from, const Block& to) {
   if (from.data != to.data) slice.loops().copy(slice.real_rows(), width, from, to);
 }

@@ -12,15 +12,15 @@
 namespace msrec {
 
 struct RowMasks {
-  int masks = -1;     // number of the further input float32 [count, width]; -1: no dropout
-  int used = -1;      // number of the further input int32 [1]
-  int64_t count = 0;  // of masks
+  int masks = -1;     // number of the extra input float32 [count, width], or -1 without dropout
+  int used = -1;      // number of the extra input int32 [1]
+  int64_t count = 0;  // number of masks
 
   bool any() const { return masks >= 0; }
   // Returns the extra inputs of a layer that uses the masks. Throws std::invalid_argument unless
   // `count` is in [1, 2^32].
   std::vector<ExtraInput> Extras(int64_t width) const;
-  // Returns the masks of a slice's rows, if there are any.
+  // Returns the masks of a slice's rows, or an empty MaskRows if there are no masks.
   MaskRows Rows(const SliceRun& slice) const;
 };
 

@@ -15,7 +15,7 @@ enum class InitKind : int32_t { kConstant = 0, kUniform, kNormal, kTruncatedNorm
 
 struct Initializer {
   InitKind kind = InitKind::kConstant;
-  uint64_t seed = 0;  // of this table: already mixed with its name
+  uint64_t seed = 0;  // the table's seed, already mixed with the table's name
   // With kConstant, every number is `a`. With kUniform, the numbers are uniform in [`a`, `b`). With
   // kNormal, the numbers are normal with mean `a` and standard deviation `b`. With
   // kTruncatedNormal, the normal distribution is cut to [a + lower b, a + upper b].

@@ -2,8 +2,8 @@
 //
 // Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
 // infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
-// wrong, the operator would write past the end of the memory. So an operator accesses memory
-// through `Data`, which checks the number of elements, or first checks the shape itself.
+// wrong, the operator would write past the end of the memory. For safety, an operator accesses
+// memory through `Data`, which checks the number of elements, or checks the shape before an access.
 #pragma once
 
 #include <algorithm>
@@ -118,7 +118,7 @@ struct Args {
   }
 };
 
-// ---- for shape inference, which sees shapes only
+// ---- for shape inference, which receives only shapes
 
 // Returns dimension d of argument i. If argument i has no dimension d, returns 0, and the operator
 // throws when it checks the argument.
@@ -144,7 +144,7 @@ inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
 // are hidden.
 #define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Begins an operator. Its body receives `args`.
+// Begins the definition of an operator. The body of the operator receives `args`.
 #define MSREC_OP(name)                                                                           \
   static void name##Body(const msrec::Args& args);                                               \
   MSREC_EXPORT int name(int n, void** params, int* ndims, int64_t** shapes, const char** dtypes, \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the forward pass and the backward pass of a DenseProgram. A separate forward operator
-// for prediction saves no values for a backward pass. Shape inference sees no contents, so
-// one-dimensional constants pass widths by their length:
+// for prediction saves no values for a backward pass. Shape inference does not receive the contents
+// of constants, so the length of a one-dimensional constant passes a width:
 //
 //   descriptor  int64 [outputs], or [inputs + parameters] of the backward operator; [0] is the
 //               program's number
@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
-// Returns the number of rows of `saved` and `gradients` for a batch; -1 if the batch is not known
-// yet.
+// Returns the number of rows of `saved` and `gradients` for a batch, or -1 if the size of the batch
+// is not known yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
   const int64_t rows = SliceRows(batch);

@@ -15,8 +15,8 @@ MSREC_OP(MsrLookupSlots) {
   args.RequireCount(6);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  // The operator does not read the cache's values. The operator only compares the address of the
-  // values with the known address of the cache.
+  // The operator does not read the cache's values. The operator only checks that the address of the
+  // values is the address of the cache.
   auto* values = args.Data<float>(3, "values", args.Size(3));
   auto* slots = args.Data<int32_t>(4, "the output of slots", ids.size);
   auto& ticket = args.Number<int64_t>(5, "the ticket");
@@ -42,7 +42,7 @@ MSREC_OP(MsrCountTouched) {
   count = static_cast<int64_t>(std::max<size_t>(table->device().CountTouched(), 1));
 }
 
-// (any tensor with one element a slot, descriptor) -> slots with a gradient, int32; then the
+// (any tensor with one element per slot, descriptor) -> slots with a gradient, int32; then the
 // scratch slot
 MSREC_EXPORT Shape MsrTouchedInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Dimension(ndims, shapes, 0)};

@@ -113,9 +113,9 @@ class Group {
   const int tensor_;
   const size_t columns_;
   const int64_t* const descriptors_;
-  std::vector<std::shared_ptr<Registered>> found_;  // by column
+  std::vector<std::shared_ptr<Registered>> found_;  // one table per column
   size_t rows_ = 1;
-  TableTasks<int64_t> tasks_;  // columns by table id
+  TableTasks<int64_t> tasks_;  // the columns of each table, by table id
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators over histories: a matrix of the values of all lists, one after the other, and int64
-// offsets of the lists. An int64 constant `form` contains the settings of an operator. Inputs that
-// an operator does not use have one element of any value.
+// offsets of the lists. An int64 constant `form` contains the settings of an operator. If an
+// operator does not use an input, the input has one element, which may have any value.
 #include "ops/list_args.h"
 #include "ops/operator.h"
 #include "sequence/activations.h"
@@ -94,8 +94,8 @@ PReluForm PReluOf(const Args& args) {
   return {args.shapes[0][0], width, args.Data<float>(1, "alpha", args.Size(1))};
 }
 
-// Arguments: form [has times], table [places, dim], and the times, which are read only if the form
-// has times.
+// Arguments: the form, which is not 0 if there are times; the table [places, dim]; and the times,
+// which are not read if the form is 0.
 PlaceForm PlacesOf(const Args& args, int table, int times, const Lists& lists) {
   PlaceForm form;
   Floats(args, table, "the table", -1);

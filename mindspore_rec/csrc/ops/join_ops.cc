@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a join of matrices by columns. MindSpore's own gradient ends the process if the
-// matrices have no rows.
+// The gradient of a concatenation of matrices along their columns. MindSpore's own gradient ends
+// the process if the matrices have no rows.
 #include <algorithm>
 #include <vector>
 
@@ -40,7 +40,7 @@ struct Matrices {
 
   int count = 0;
   int64_t rows = 0;
-  int64_t width = 0;  // of the joined matrix
+  int64_t width = 0;  // width of the joined matrix
   std::vector<int64_t> begins;
   std::vector<int64_t> widths;
 };

@@ -33,8 +33,8 @@ MSREC_OP(MsrLookupEval) {
   table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
-// Arguments: (gradient, descriptor). The operator always throws: it runs only if a gradient arrives
-// for a lookup in evaluation mode, and such a gradient cannot train the table.
+// Arguments: (gradient, descriptor). The operator runs only if a gradient arrives for a lookup in
+// evaluation mode. The operator always throws, because such a gradient cannot train the table.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   args.RequireCount(3);

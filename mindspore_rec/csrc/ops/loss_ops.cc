@@ -56,7 +56,7 @@ MSREC_OP(MsrLogisticLoss) {
   float* gradient = args.Data<float>(4, "the output of gradients", args.Size(1));
   const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n), gradient,
                                             &ThreadPool::Global());
-  // The mean of no losses is NaN, as in MindSpore.
+  // For an empty batch, the mean is NaN, as in MindSpore.
   loss = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
 }
 

@@ -2,12 +2,12 @@
 //
 // Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
 // operators. For each operator Msr<Name>, there is a function Msr<Name>InferShape, which also
-// supports dynamic shapes. Only for MsrAverageGradients, Python infers the shapes. If an operator
-// throws, MindSpore raises a Python RuntimeError with the same message.
+// supports dynamic shapes. The only exception is MsrAverageGradients, whose shapes Python infers.
+// If an operator throws, MindSpore raises a Python RuntimeError with the same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
-// is a constant of shape [dim]. Shape inference receives only shapes, so it takes dim from the
-// shape of `like`.
+// is a constant of shape [dim]. Shape inference receives only shapes, and takes dim from the shape
+// of `like`.
 #pragma once
 
 #include <chrono>
@@ -68,7 +68,7 @@ class Call {
     if (kind == OpKind::kLookup) RequireRows();
   }
   ~Call() {
-    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // looked up only to be checked
+    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // the table is only checked, not used
     const auto spent = std::chrono::steady_clock::now() - start_;
     registered_->times.calls[kind_] += 1;
     registered_->times.nanoseconds[kind_] +=

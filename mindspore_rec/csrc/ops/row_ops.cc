@@ -96,7 +96,7 @@ MSREC_OP(MsrSize) {
   size = static_cast<int64_t>(table.ByRequests([](auto& rows) { return rows.Size(); }));
 }
 
-// (any tensor with one element a row, descriptor) -> keys int64 [rows]
+// (any tensor with one element per row, descriptor) -> keys int64 [rows]
 MSREC_EXPORT Shape MsrKeysInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Dimension(ndims, shapes, 0)};
 }
@@ -110,7 +110,7 @@ MSREC_OP(MsrKeys) {
   msrec::CopyBytes(out, keys.data(), keys.size() * sizeof(int64_t));
 }
 
-// (any tensor with one element a row, descriptor, like) -> values [rows, dim], in the order of
+// (any tensor with one element per row, descriptor, like) -> values [rows, dim], in the order of
 // MsrKeys
 MSREC_EXPORT Shape MsrValuesInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Dimension(ndims, shapes, 0), msrec::Dimension(ndims, shapes, 2)};

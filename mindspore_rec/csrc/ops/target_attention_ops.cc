@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operator of a target attention, and its gradient. The number of hidden layers of the
-// perceptron is part of the shape of the first argument, because shape inference sees shapes only.
+// perceptron is part of the shape of the first argument, because shape inference receives only
+// shapes.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -156,9 +157,10 @@ MSREC_OP(MsrTargetAttention) {
   }
 }
 
-// Further inputs: inputs of activations, weights, moments that were used, gradient of the sums.
-// Outputs: gradients of candidates and values, for each hidden layer of weight, bias and alpha, of
-// the last weight and bias; and memory.
+// The gradient operator also has these inputs: inputs of activations, weights, used moments, and
+// the gradient of the sums. Outputs: the gradients of candidates and values; for each hidden layer,
+// the gradients of weight, bias and alpha; the gradients of the last weight and bias; and scratch
+// memory.
 MSREC_EXPORT std::vector<Shape> MsrTargetAttentionGradientInferShape(int* ndims, int64_t** shapes,
                                                                      void*) {
   const int64_t layers = msrec::LayersOf(ndims, shapes);

@@ -72,7 +72,8 @@ MSREC_OP(MsrExchangeGradients) {
   token = 0.0f;
 }
 
-// (token, gradients ...) -> (token, the same averaged over workers ...); shapes are given in Python
+// (token, gradients ...) -> (token, the gradients averaged over the workers ...); Python infers the
+// shapes
 MSREC_OP(MsrAverageGradients) {
   const int outputs = args.n / 2;
   args.RequireCount(2 * std::max(outputs, 1));

@@ -31,7 +31,7 @@ struct Admission {
   double probability = 1.0;     // kProbability: probability that one occurrence admits a key
 
   bool counts() const { return kind != AdmissionKind::kProbability; }
-  // True if every key is admitted at its first occurrence; no counters are needed then.
+  // True if every key is admitted at its first occurrence, so that no counters are needed.
   bool immediate() const {
     return counts() ? threshold == -1 || threshold == 1 : probability >= 1.0;
   }

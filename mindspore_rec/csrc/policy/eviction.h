@@ -4,17 +4,17 @@
 // event time, by capacity, or by the norm of the value. Evicting a row also removes the row's
 // optimizer state and the key's counter.
 //
-// A row is *due* when its age reaches the limit. Lookups treat a row that is due for eviction as
-// missing. Later, a sweep over the table frees the memory of rows due for eviction; each step
-// sweeps one slice of the table. Ages are measured at the *horizon*. The horizon is the current
-// time of the table's clock. If the table evicts only on a trigger, the horizon is the time of the
-// last trigger.
+// A row is *due* for eviction when its age reaches the age limit. Lookups treat a row that is due
+// for eviction as missing. A sweep over the table, one slice per step, later frees the memory of
+// rows due for eviction. Ages are measured at the *horizon*. The horizon is the current time of the
+// table's clock. If the table evicts only on a trigger, the horizon is the time of the last
+// trigger.
 //
 // The age in steps is the number of whole steps in which the row was not used. While step s runs,
 // the clock is s, and last_step is set to s in all rows that the step uses. After step s, the clock
-// is s + 1. So a row last used in step s has age 0 at clock s + 1, and is due for eviction at clock
-// s + 1 + max_idle_steps. A row that is put or imported between two steps counts as used in the
-// next step.
+// is s + 1. For example, a row last used in step s has age 0 at clock s + 1, and is due for
+// eviction at clock s + 1 + max_idle_steps. A row that is put or imported between two steps counts
+// as used in the next step.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@ namespace msrec {
 
 // Order in which rows are evicted if the table has more rows than its capacity.
 enum class EvictionOrder : int32_t {
-  kLru = 0,   // first the rows that were last seen longest ago
-  kLfu,       // first the rows that were seen least often
-  kLfuDecay,  // the same, but an occurrence counts half after half_life_steps
-  kScore,     // first the rows with the lowest scores, which the user sets
+  kLru = 0,   // first the rows whose last use is oldest
+  kLfu,       // first the rows that were used least often
+  kLfuDecay,  // as kLfu, but the weight of an occurrence halves every half_life_steps steps
+  kScore,     // first the rows with the lowest scores, which users set
 };
 
 enum class EvictionReason : uint8_t { kNone = 0, kIdleSteps, kIdleSeconds, kCapacity, kNorm };
@@ -39,11 +39,11 @@ struct Eviction {
   int64_t max_idle_steps = -1;    // -1: off
   int64_t max_idle_seconds = -1;  // -1: off
   int64_t max_rows = -1;          // -1: off
-  int64_t max_bytes = -1;         // limit of the bytes of rows and their index; -1: off
+  int64_t max_bytes = -1;         // limit on the bytes of rows and their index; -1: off
   EvictionOrder order = EvictionOrder::kLru;
   double half_life_steps = 0.0;  // kLfuDecay
-  float min_norm = -1.0f;        // rows with a smaller L2 norm are evicted; < 0: off
-  bool on_trigger = false;       // only TableEviction::Evict evicts
+  float min_norm = -1.0f;        // rows with a smaller L2 norm are evicted; negative: off
+  bool on_trigger = false;       // true if only TableEviction::Evict evicts rows
 
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
   bool by_norm() const { return min_norm >= 0.0f; }
@@ -61,11 +61,11 @@ struct Horizon {
 };
 
 // Counts the epochs; an epoch is as long as the idle limit. When the epoch number grows by 1, the
-// sketch halves all counts. Setting the clock back or changing the limit does not change the epoch
-// number.
+// sketch halves all counts. The epoch number does not change when the clock is set back or when the
+// limit changes.
 struct Epochs {
   uint32_t number = 0;
-  Horizon seen;  // the clock when it was last looked at
+  Horizon seen;  // the clock's time at the last call of Follow
 
   void Follow(const Eviction& eviction, const Horizon& now) {
     const bool by_steps = eviction.max_idle_steps > 0;

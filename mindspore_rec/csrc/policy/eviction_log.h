@@ -68,7 +68,8 @@ class EvictionLog {
   size_t bytes() const { return (recent_.capacity() + collected_.size()) * sizeof(EvictedKey); }
 
  private:
-  std::vector<EvictedKey> recent_;  // a ring once it is full; next_ is its oldest
+  std::vector<EvictedKey> recent_;  // a ring buffer when full; next_ is the index of the oldest
+                                    // eviction
   size_t next_ = 0;
   bool collecting_ = false;
   AppendLog<EvictedKey> collected_;

@@ -6,7 +6,7 @@
 //
 // The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
 // may be higher than the key's own count. To remove a key, the sketch subtracts the key's estimate
-// from the key's counters. This subtraction may also reduce the estimates of other keys. Each new
+// from the key's counters. Removing a key may also reduce the estimates of other keys. Each new
 // epoch halves all counts. When an epoch begins, a block's counts are halved only at the next
 // access to the block, so the epoch causes no pause. Not thread safe; each object belongs to one
 // shard.
@@ -24,7 +24,7 @@ namespace msrec {
 
 class CountingSketch {
  public:
-  static constexpr uint32_t kMaxCount = 0xffff;  // of the widest counters
+  static constexpr uint32_t kMaxCount = 0xffff;  // the maximum of the widest counters
 
   // Allocates `bytes` bytes, rounded down to whole blocks of 64 bytes, but at least one block. If
   // `bytes` is 0, no memory is allocated, and the sketch must not be used. A counter has
@@ -61,8 +61,8 @@ class CountingSketch {
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
   // Apply the halvings up to epoch `epoch` to the counters, and write the counters to the memory at
-  // `to`. The memory at `to` must have room for `bytes()` bytes. Load() reads saved counters into a
-  // sketch of the same size; the sketch treats them as counters of epoch `epoch`.
+  // `to`. The memory at `to` must have at least `bytes()` bytes. Load() reads saved counters into a
+  // sketch of the same size, and `epoch` becomes the epoch of the counters.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);
@@ -83,7 +83,7 @@ class CountingSketch {
 
  private:
   static constexpr int kHashes = 4;
-  static constexpr int kBlockBits = 480;  // of counters in a block
+  static constexpr int kBlockBits = 480;  // bits of a block's counters
 
   struct alignas(64) Block {
     uint32_t epoch;
@@ -125,7 +125,7 @@ class CountingSketch {
   }
 
   const int bits_;
-  const int group_;  // counters one hash chooses among
+  const int group_;  // number of counters from which one hash chooses
   std::vector<Block> blocks_;
 };
 

@@ -11,11 +11,11 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kMostUsers = 64;                // of a tile
-constexpr size_t kTileItems = 16 * kBlockItems;  // of a tile
+constexpr size_t kMostUsers = 64;                // users of a tile
+constexpr size_t kTileItems = 16 * kBlockItems;  // items of a tile
 
-// Returns the number of users in a tile; the number is smaller if larger tiles would leave threads
-// idle.
+// Returns the number of users in a tile: at most kMostUsers, and fewer if larger tiles would leave
+// threads idle.
 size_t UsersOfTile(size_t users) {
   const auto threads = static_cast<size_t>(ThreadPool::Global().num_threads());
   const size_t share = (users + threads - 1) / threads;
@@ -48,7 +48,7 @@ void ForScoreTiles(const ScoredVectors& vectors, size_t begin, size_t end, const
   }
 }
 
-// The items of a list, sorted and without repetitions, and the place that was read last.
+// The items of a list, sorted and without repetitions, and the position of the last read item.
 struct SortedItems {
   std::vector<int64_t> items;
   size_t place = 0;
@@ -144,7 +144,7 @@ bool IsBefore(const Scored& a, const Scored& b) {
 
 // The best k items so far. Items must be added in ascending order.
 struct Best {
-  std::vector<Scored> heap;  // the worst is the first
+  std::vector<Scored> heap;  // the first item of the heap is the worst
 
   void Add(const float* scores, size_t first, size_t some, size_t k) {
     for (size_t i = 0; i < some; ++i) {
@@ -175,7 +175,8 @@ void TopItemsOfUsers(const ScoredVectors& vectors, const ItemLists& masked, size
     for (size_t u = 0; u < end - begin; ++u) {
       float* row = tile + u * stride;
       left_out[u].Take(first, some, [&](size_t item) {
-        row[item] = std::numeric_limits<float>::quiet_NaN();  // the best never include it
+        row[item] = std::numeric_limits<float>::quiet_NaN();  // so that the item is never among the
+                                                              // best items
       });
       best[u].Add(row, first, some, k);
     }

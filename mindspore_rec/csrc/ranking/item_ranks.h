@@ -3,7 +3,8 @@
 // Computes the ranks of target items among all items, and the best items of each user. The score of
 // an item is computed from a user's vector and the item's vector. Scores are computed in tiles, so
 // that no matrix of all users and items is stored. The result for a user is identical, bit for bit,
-// for any number of threads, any instruction set and any other users in the call (score_tile.h).
+// for any number of threads and any instruction set, and does not depend on the other users in the
+// call (score_tile.h).
 #pragma once
 
 #include <cstddef>
@@ -23,15 +24,15 @@ struct ScoredVectors {
 
 // List u is values[offsets[u]] to values[offsets[u + 1] - 1].
 struct ItemLists {
-  const int64_t* values;   // items in [0, num_items), in any order, also repeated
+  const int64_t* values;   // items in [0, num_items), in any order, may repeat
   const int64_t* offsets;  // [num_users + 1]
 };
 
 // ranks[n] = the mid rank of the target targets.values[n] for the target's user. The mid rank is 1,
 // plus the number of other items with a higher score, plus half the number of other items with an
 // equal score. Items that are masked for the user, and other targets of the user, do not count.
-// Scores that overflow to NaN never favour a target. If a target's score is NaN, all items rank
-// above the target. Items whose score is NaN rank above every target.
+// A score that overflows to NaN never improves the rank of a target. If a target's score is NaN,
+// all items rank above the target. Items whose score is NaN rank above every target.
 void RankTargets(const ScoredVectors& vectors, const ItemLists& targets, const ItemLists& masked,
                  double* ranks);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Computes the scores of a tile of users and items. A score is the dot product of a user's vector
-// and an item's vector. The products of the two vectors' elements are added in float32, one after
-// another, in the order of the elements. So a score is identical, bit for bit, for any tile,
-// instruction set and number of threads. ScoreOf returns the identical score.
+// and an item's vector. A score is identical, bit for bit, for any tile, instruction set and number
+// of threads, because the products of the two vectors' elements are added in float32 in the order
+// of the elements. ScoreOf returns the identical score for a single user and item.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ using ScoreTileLoop = void (*)(const float* vectors, size_t users, const float* 
 // Returns the loop for the instruction set that ActiveKernels names.
 ScoreTileLoop ActiveScoreTile();
 
-// Returns the loop for the instruction set with this name, or null if this CPU or build does not
-// support the set. For tests.
+// Returns the loop for the instruction set `name`, or null if this CPU or build does not support
+// that instruction set. For tests.
 ScoreTileLoop FindScoreTile(const char* name);
 
 // Packs n rows [n, dim] of `items` into blocks.

@@ -20,7 +20,7 @@ KeptDigests::KeptDigests() : hasher_(process_hashers.index.Hash(0x6b657074)) {}
 
 uint64_t KeptDigests::FirstHash(size_t part, size_t home, size_t homes) {
   const unsigned __int128 scaled = (static_cast<unsigned __int128>(home) << 64) + homes - 1;
-  const auto low = static_cast<uint64_t>(scaled / homes);  // home < homes: it fits
+  const auto low = static_cast<uint64_t>(scaled / homes);  // fits, because home < homes
   const uint64_t within = (low >> 6) + ((low & 63) != 0 ? 1 : 0);
   return (static_cast<uint64_t>(part) << 58) + within;
 }
@@ -137,7 +137,8 @@ uint64_t KeptDigests::Next(uint64_t place, size_t least, std::vector<int64_t>* k
         keys->push_back(part.keys[i]);
         checks->push_back(part.checks[i]);
       } else if (keys->size() >= enough && i + 1 < part.homes) {
-        // A key and its home are on the same side of every free place.
+        // No free place is between a key and its home, so the home of each later key is after this
+        // free place.
         return FirstHash(p, i + 1, part.homes);
       }
     }

@@ -38,27 +38,28 @@ class KeptDigests {
   void Set(const int64_t* keys, const uint64_t* digests, size_t n);
   void Erase(const int64_t* keys, size_t n);
   void Clear();
-  // Make room for a total of `rows` keys.
+  // Reserve memory for a total of `rows` keys.
   void Reserve(size_t rows);
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys, and the stored halves of their digests, beginning at the place
-  // `place` of the index. If `place` is 0, a round begins. At the end of a round, Next may append
-  // fewer than `least` keys. Return the next place, or 0 at the end of the round.
+  // Beginning at `place` in the index, append at least `least` keys to `keys`, and the stored
+  // halves of the keys' digests to `checks`. If `place` is 0, a round begins. At the end of a
+  // round, Next may append fewer than `least` keys. Return the next place, or 0 at the end of the
+  // round.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
  private:
-  static constexpr int kParts = 64;  // by the top bits of the hash
+  static constexpr int kParts = 64;  // the top bits of the hash select the part
   static constexpr size_t kSlack = 64;
 
-  // The index uses open addressing with linear probing. A greater hash never has an earlier home
-  // than a smaller hash. Probing does not wrap around to the first home; it continues into kSlack
-  // extra places after the last home.
+  // The index uses open addressing with linear probing. Keys with greater hashes have the same or
+  // later homes. After the last home, probing continues into kSlack extra places, and does not wrap
+  // around to the first home.
   struct Part {
     std::vector<int64_t> keys;
-    std::vector<uint32_t> checks;  // 0: a free place
+    std::vector<uint32_t> checks;  // 0 marks a free place
     size_t homes = 0;
     size_t size = 0;
   };
@@ -70,10 +71,10 @@ class KeptDigests {
   }
   // Return the least hash whose home in a part is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
-  // Return the place of a key. If the key is missing, return the free place for the key, or the end
-  // of the places if no place is free.
+  // Return the place of a key. If the key is missing, return the free place for the key, or the
+  // number of places if no place is free.
   static size_t Find(const Part& part, uint64_t hash, int64_t key);
-  // Resize a part to at least `homes` homes.
+  // Resize a part to at least `homes` home places.
   void Resize(Part* part, size_t homes) const;
   void SetOne(int64_t key, uint32_t check);
   void EraseOne(int64_t key);

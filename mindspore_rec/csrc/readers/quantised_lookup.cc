@@ -15,7 +15,7 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kIdsOfBlock = 4096;  // of a task, where there are enough for all threads
+constexpr size_t kIdsOfBlock = 4096;  // ids of a task, if all threads have enough tasks
 
 // Returns the number of items (ids or bags) per task, for n items with `ids` ids in total.
 size_t BlockOf(size_t n, size_t ids) {
@@ -120,7 +120,8 @@ void QuantisedRows::PoolBy(const IdView& ids, const IdFilter& filter, const BagV
     return bag + 1 < num_bags ? static_cast<size_t>(bags.offsets[bag + 1]) : ids.size;
   };
   ForBlocks(num_bags, BlockOf(num_bags, ids.size), [&](size_t first_bag, size_t last_bag) {
-    static thread_local std::vector<const char*> kept_rows;  // kept between calls for their memory
+    static thread_local std::vector<const char*> kept_rows;  // static, so that calls reuse the
+                                                             // memory
     static thread_local std::vector<float> kept_weights;
     std::vector<const char*>& rows = kept_rows;
     std::vector<float>& weights = kept_weights;

@@ -75,7 +75,7 @@ void QuantisedRows::UpsertBy(const IdView& keys, const uint32_t* last_steps,
                                 ", outside the vocabulary [0, " + std::to_string(vocabulary_) +
                                 ")");
   }
-  // Group the keys by part. Within a part, the keys keep their order.
+  // Group the keys by part. The order of the keys within a part does not change.
   std::vector<uint64_t> hashes(n);
   size_t begin[kParts + 1] = {};
   for (size_t i = 0; i < n; ++i) {

@@ -47,10 +47,10 @@ struct AgeLimit {
 class QuantisedRows {
  public:
   struct Memory {
-    size_t rows = 0;   // number of them
-    size_t slabs = 0;  // bytes held, room for growth included
+    size_t rows = 0;   // number of rows
+    size_t slabs = 0;  // allocated bytes, including memory reserved for growth
     size_t index = 0;
-    size_t entries = 0;  // that there is room for in the index
+    size_t entries = 0;  // number of entries that fit into the index
   };
 
   // `bits` is 8 or 4. If `vocabulary` is 0, any key is allowed. If `aged` is true, each row stores
@@ -64,8 +64,8 @@ class QuantisedRows {
 
   // ---- changes
 
-  // Set the rows of keys. If a key occurs twice, the later row counts. If `last_steps` or
-  // `last_times` is null, 0 is stored instead.
+  // Set the rows of `keys`. If a key occurs twice, the later row counts. If `last_steps` or
+  // `last_times` is null, 0 is stored.
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has 4 +
@@ -75,11 +75,11 @@ class QuantisedRows {
                    const uint32_t* last_times);
   // Drop the rows with these keys; return the number of dropped rows. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
-  // Drop all rows. If there is a vocabulary, set all rows to zeros instead.
+  // Drop all rows or, if there is a vocabulary, set all rows to zeros.
   void Clear();
   // Drop the rows that have reached an age limit; return the number of dropped rows.
   size_t EraseOld(const AgeLimit& limit);
-  // Set the last time of all rows whose last time is 0.
+  // Set the last time to `time` in all rows whose last time is 0.
   void StampTime(uint32_t time);
 
   // ---- lookups
@@ -100,7 +100,7 @@ class QuantisedRows {
   // ---- queries
 
   bool Contains(int64_t key, const AgeLimit* limit) const;
-  // Return the last step and time of the row of key; zeros if key has no row.
+  // Return the last step and the last time of the row of `key`, or zeros if `key` has no row.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
   // Write the digest (rows/row_digest.h) of each key's row. The digest covers scale, offset and
@@ -108,7 +108,7 @@ class QuantisedRows {
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;
-  // Use `kernels` instead of the best kernels for this processor. For tests.
+  // Use `kernels` in place of the best kernels for this processor. For tests.
   void Use(const Kernels& kernels) { kernels_ = &kernels; }
 
  private:
@@ -154,7 +154,7 @@ class QuantisedRows {
   const int64_t vocabulary_;
   const Kernels* kernels_ = &ActiveKernels();
   mutable std::shared_mutex mutex_;
-  std::vector<std::unique_ptr<Part>> parts_;  // of a vocabulary: one
+  std::vector<std::unique_ptr<Part>> parts_;  // a vocabulary has only one part
 };
 
 }  // namespace msrec

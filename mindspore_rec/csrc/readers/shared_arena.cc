@@ -7,7 +7,7 @@
 namespace msrec {
 namespace {
 
-constexpr uint64_t kKept = 64 << 10;  // bytes of a range that keeps its memory when it is free
+constexpr uint64_t kKept = 64 << 10;  // a freed range with fewer bytes keeps its memory
 
 }  // namespace
 

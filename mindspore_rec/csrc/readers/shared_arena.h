@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedArena: allocates ranges of a SharedMemory's arena. Only this object has the list of free
-// ranges. After a crash, the ranges that the roots reach must be marked as allocated in a new
-// SharedArena (Take).
+// SharedArena: allocates ranges of a SharedMemory's arena. The list of free ranges is only in this
+// object, and not in the shared memory. After a crash, the ranges that the roots reach must be
+// marked as allocated in a new SharedArena (Take).
 //
 // Any thread may call. Throws std::bad_alloc.
 #pragma once
@@ -33,7 +33,7 @@ class SharedArena {
 
   const SharedMemory* const memory_;
   std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; none touches another
+  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; ranges are not adjacent
 };
 
 }  // namespace msrec

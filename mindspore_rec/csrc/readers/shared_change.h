@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-constexpr uint64_t kFullest = 85;  // of 100 entries of a part, before it grows
+constexpr uint64_t kFullest = 85;  // percentage of used entries at which a part grows
 
 inline uint64_t RoomOf(uint64_t buckets) { return buckets * kBucketEntries * kFullest / 100; }
 inline uint64_t BucketsFor(uint64_t rows) {
@@ -38,7 +38,7 @@ struct SharedTableChange {
     // free.
     uint64_t places() const { return places_.size(); }
 
-    // Reserve room for n further keys. If Reserve throws std::bad_alloc, nothing has changed.
+    // Reserve memory for n further keys. If Reserve throws std::bad_alloc, nothing has changed.
     void Reserve(size_t n) {
       entries_.reserve(std::max(entries_.size() + n, entries_.capacity()));
       hashes_.reserve(entries_.capacity());
@@ -78,8 +78,8 @@ struct SharedTableChange {
   };
 
   bool replaces = false;
-  Staged staged;                                         // where it does not replace all rows
-  std::array<SharedIndexPart, kSharedParts> parts = {};  // where it replaces all rows
+  Staged staged;  // used if the change does not replace all rows
+  std::array<SharedIndexPart, kSharedParts> parts = {};  // used if the change replaces all rows
   std::array<uint64_t, kSharedParts> rows = {};
   Horizon ages_at;
   uint64_t first_time = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions on the buckets that shared_layout.h defines. The buckets map a key to the slot of the
-// key's row. Only one thread at a time may change a part of an index. During the change, any number
-// of threads of any process may read the part. Readers find every key that is not being changed. If
-// a key's bucket is full, the key goes into the next bucket, and the full bucket is marked. An
-// entry never moves.
+// key's row. Only one thread at a time may change a part of an index. While a thread changes a
+// part, any number of threads of any process may read the part. Readers find every key that is not
+// being changed. If a key's bucket is full, the key goes into the next bucket, and the full bucket
+// is marked. An entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ struct SharedPartView {
   uint64_t count;
   const char* rows;
   size_t stride;
-  uint64_t end;  // slots are below it
+  uint64_t end;  // all slots in use are below `end`
 };
 
 namespace shared_index {
 
 constexpr uint64_t kBytes = 0x0101010101010101ull;
 constexpr uint64_t kTops = 0x80 * kBytes;
-constexpr uint64_t kPast = uint64_t{1} << 32;  // of tags[1]: keys went past the bucket
-constexpr int kOfFirst = 8;                    // entries whose tags are in tags[0]
+constexpr uint64_t kPast = uint64_t{1} << 32;  // bit of tags[1]: keys went into a later bucket
+constexpr int kOfFirst = 8;                    // number of entries whose tags are in tags[0]
 
 inline int PartOf(uint64_t hash) { return static_cast<int>(hash >> 58); }
 inline uint64_t Tag(uint64_t hash) {
@@ -44,7 +44,8 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
 }
 
 // For each byte of `word` that equals `byte`, set the top bit of the same byte in the result. The
-// result must be exact, because an empty entry may still contain the slot of an erased row.
+// result must contain no false matches, because an empty entry may still contain the slot of an
+// erased row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;
@@ -66,7 +67,7 @@ bool AnyMatch(const SharedBucket& bucket, uint64_t tag, uint64_t* past, const Fn
 }
 
 struct Place {
-  SharedBucket* bucket = nullptr;  // null: the key is not there
+  SharedBucket* bucket = nullptr;  // null if the key is missing
   int entry = 0;
 };
 
@@ -122,7 +123,7 @@ inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
           found = {&bucket, entry};
           return true;
         })) {
-      SetSlot(found, slot);  // nobody looks at it without a tag
+      SetSlot(found, slot);  // readers ignore a slot without a tag
       SetTag(found, Tag(hash));
       return;
     }
@@ -148,8 +149,8 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 // ---- overlays
 
 // Return the entry of a key. If the key has no entry, return a free entry, whose kind is kNoChange.
-// A writer always leaves a free entry. If no entry is free and none belongs to the key, return
-// null. Requires: `entries` is a power of two.
+// A writer always leaves a free entry. If the key has no entry and no entry is free, return null.
+// Requires: `entries` is a power of two.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

@@ -14,7 +14,7 @@
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes once it is published. Readers search the overlay first. So an entry of a
+// A root never changes after it is published. Readers search the overlay first, so an entry of a
 // bucket may change if the root's overlay also contains the entry's key. A row that a reader can
 // reach never changes. shared_writer.h describes the steps of a change.
 #pragma once
@@ -27,20 +27,20 @@ namespace msrec {
 
 constexpr uint64_t kSharedMagic = 0x31726873636572ull;  // "recshr1"
 constexpr size_t kSharedPage = 4096;
-constexpr int kSharedParts = 64;     // of a table's index, each of which grows by itself
-constexpr int kSharedReaders = 512;  // answers under way at the same time, in all processes
+constexpr int kSharedParts = 64;     // parts of a table's index; each part grows independently
+constexpr int kSharedReaders = 512;  // maximum number of concurrent lookups in all processes
 constexpr int kSharedTables = 1024;
 constexpr int kSharedRoots = 8;
 
 // Settings of a table; the settings never change.
 struct SharedTableSpec {
   int32_t dim;
-  int32_t bits;  // of a number: 32, 8 or 4
+  int32_t bits;  // bits of a number: 32, 8 or 4
   int64_t vocabulary;
   int64_t max_idle_steps;  // -1: off
   int64_t max_idle_seconds;
   uint64_t rows_offset;
-  uint64_t rows_bytes;  // address space of its rows
+  uint64_t rows_bytes;  // size of the rows' address space
   uint32_t outside_zeros;
   uint32_t unused;
 
@@ -59,9 +59,9 @@ struct SharedControl {
   uint64_t arena_bytes;
   uint64_t hash_seed;
   uint64_t tables;
-  std::atomic<uint64_t> following;            // whether a process follows the run
+  std::atomic<uint64_t> following;            // whether a process follows the training run
   std::atomic<uint64_t> sequence;             // of the newest root; 0: there is none yet
-  std::atomic<uint64_t> roots[kSharedRoots];  // offset of root s at s % kSharedRoots
+  std::atomic<uint64_t> roots[kSharedRoots];  // the offset of root s is element s % kSharedRoots
   SharedReaderSlot readers[kSharedReaders];
   SharedTableSpec specs[kSharedTables];
 };
@@ -74,7 +74,8 @@ constexpr int kBucketEntries = 12;
 // One cache line. An entry consists of one byte of the key's hash (0 for an empty entry) and the
 // slot of the key's row. The key itself is in the row.
 struct alignas(64) SharedBucket {
-  std::atomic<uint64_t> tags[2];  // entries 0 to 7; 8 to 11, and whether keys went past the bucket
+  std::atomic<uint64_t> tags[2];  // tags of entries 0 to 7, and of entries 8 to 11 with the bit
+                                  // kPast
   std::atomic<uint32_t> slots[kBucketEntries];
 };
 static_assert(sizeof(SharedBucket) == 64, "a bucket is one line");
@@ -94,13 +95,13 @@ struct SharedChange {
 enum SharedChangeKind : uint32_t { kNoChange = 0, kNewRow, kGone };
 
 struct SharedTableRoot {
-  uint64_t rows = 0;  // that there are
-  uint64_t end = 0;   // slots are below it
+  uint64_t rows = 0;  // number of rows
+  uint64_t end = 0;   // all slots in use are below `end`
   int64_t ages_at_step = 0;
   int64_t ages_at_time = 0;
-  uint64_t first_time = 0;       // rows of time 0 have this one
+  uint64_t first_time = 0;       // time of the rows whose stored time is 0
   uint64_t overlay = 0;          // offset
-  uint64_t overlay_entries = 0;  // a power of two; 0: nothing was changed
+  uint64_t overlay_entries = 0;  // a power of two, or 0 if nothing was changed
   SharedIndexPart parts[kSharedParts];
 };
 
@@ -112,7 +113,7 @@ struct SharedBlob {
 struct SharedRoot {
   uint64_t magic = kSharedMagic;
   uint64_t sequence = 0;
-  uint64_t state = 0;  // sequence of the root that first had this blob
+  uint64_t state = 0;  // sequence number of the first root with this blob
   SharedBlob blob, status;
   uint64_t tables = 0;
 

@@ -28,9 +28,10 @@
 namespace msrec {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of the file: half of the address space
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // size limit of the file: half of the address
+                                                    // space
 constexpr int64_t kMostClock = int64_t{1} << 62;
-constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
+constexpr uint64_t kLeft = 64 << 20;  // bytes that stay available to other programs
 
 [[noreturn]] void Fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);

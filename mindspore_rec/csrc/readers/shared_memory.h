@@ -30,16 +30,16 @@ class SharedMemory {
 
   // Lay out an empty file, such as a memfd. `most_bytes` is the size of the address space for the
   // rows of each table, and also the size of the address space for all other data together. Create
-  // rounds this size up to huge pages, and reduces the size if the file would exceed 2^46 bytes.
-  // The file takes memory only for written pages. If the file allows sealing (MFD_ALLOW_SEALING),
-  // its length is sealed. Create sets rows_offset and rows_bytes in the file's copy of the specs.
-  // Requires: no other process has mapped the file yet.
+  // rounds `most_bytes` up to huge pages, and reduces `most_bytes` if the file would exceed 2^46
+  // bytes. The file takes memory only for written pages. If the file allows sealing
+  // (MFD_ALLOW_SEALING), its length is sealed. Create sets rows_offset and rows_bytes in the file's
+  // copy of the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. With kRead, the descriptor may be closed after the call,
-  // unless BytesHeld is called later; with kWrite, the descriptor must stay open. Throws
+  // Map a file that Create has laid out. With kRead, the descriptor must stay open only if
+  // BytesHeld is called later. With kWrite, the descriptor must stay open in every case. Throws
   // SharedDamaged if the file's description is inconsistent. The description is read only once, so
   // later changes by another process have no effect.
   SharedMemory(int fd, Access access);
@@ -82,7 +82,8 @@ class SharedMemory {
   // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
   // Return to the operating system all pages that are entirely inside a range. A returned page
-  // contains zeros; if the system refuses to take the pages, their contents do not change.
+  // contains zeros. If the system does not accept the pages, the contents of the pages do not
+  // change.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process

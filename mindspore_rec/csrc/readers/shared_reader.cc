@@ -15,7 +15,7 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kTaskIds = 4096;  // of a task
+constexpr size_t kTaskIds = 4096;  // ids of a task
 
 // The age limits of a table, for the time that is stored in a root.
 class RowAge {
@@ -70,7 +70,7 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // After the writer has published a root, it reads this reader's place. So either the writer
+    // After the writer has published a root, the writer reads this reader's place. Thus the writer
     // reads the sequence number that is stored here, or this reader reads the new root's sequence
     // number.
     reads.store(newest);
@@ -138,7 +138,7 @@ void SharedReader::Digests(int place, size_t table, size_t part,
       root.overlay_entries == 0 ? nullptr : memory_->At<SharedChange>(root.overlay);
   const SharedIndexPart& index = root.parts[part];
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
-    if (slot >= root.end) return;  // of a change that this root does not have
+    if (slot >= root.end) return;  // the slot belongs to a change that this root does not include
     const int64_t key = KeyOfQuantised(rows + slot * stride);
     // If the overlay contains a key, the key's index entry may change while this reader reads the
     // entry.
@@ -248,7 +248,7 @@ class SharedReader::Finder : public ReadAhead<Finder> {
   const IdFilter& filter_;
   const RowAge age_;
   char* base_;
-  SharedPartView any_;  // of no part
+  SharedPartView any_;  // a view of no part
   SharedChange* overlay_ = nullptr;
   size_t stride_, header_;
   uint64_t hash_[kRing];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
-// which chooses the newest root. Until the thread calls Leave, it reads from the chosen root. So
-// all lookups between Enter and Leave use the same state. Readers never wait for the writer, but
-// the writer waits for readers of old roots.
+// which chooses the newest root. Until the thread calls Leave, the thread reads from the chosen
+// root. All lookups between Enter and Leave thus use the same state. Readers never wait for the
+// writer, but the writer waits for readers of old roots.
 //
 // All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged for inconsistent memory.
@@ -36,7 +36,7 @@ class SharedReader {
   bool Ready() const { return memory_->control().sequence.load() != 0; }
 
   // Begin to read the newest root, and occupy a free reader place. If no place is free, wait.
-  // Returns the place. Throws std::runtime_error if no state has been published.
+  // Returns the reader place. Throws std::runtime_error if no state has been published.
   int Enter();
   void Leave(int place);
 
@@ -52,8 +52,8 @@ class SharedReader {
   std::string Status(int place) const { return Copy(Root(place).status); }
   uint64_t Rows(int place, size_t table) const;
   // Call fn(key, digest) for each row of a part of the table, in no fixed order. A table has
-  // kSharedParts parts. The digest (rows/row_digest.h) of a float32 row covers its numbers. The
-  // digest of a quantised row covers scale, offset and codes.
+  // kSharedParts parts. The digest (rows/row_digest.h) of a float32 row covers the row's numbers.
+  // The digest of a quantised row covers scale, offset and codes.
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
@@ -75,7 +75,7 @@ class SharedReader {
   const BucketHasher hasher_;
   const Kernels* const kernels_ = &ActiveKernels();
   const int first_, count_;
-  std::atomic<uint64_t> checked_{0};  // roots up to it are right
+  std::atomic<uint64_t> checked_{0};  // roots up to this sequence number have been checked
   std::mutex mutex_;
   std::condition_variable left_;
   std::vector<int> free_;

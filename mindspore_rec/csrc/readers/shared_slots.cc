@@ -90,8 +90,8 @@ void SharedSlots::ReleaseFree() {
                      std::min(kUnit, spec_.rows_bytes - unit * kUnit));
     there_[unit] = false;
   }
-  // Also release the memory after the last unit in this writer's records. An earlier writer may
-  // have allocated memory that these records lack.
+  // Also release the memory after the last unit in this writer's records, because an earlier writer
+  // may have allocated memory there.
   if (known < units) {
     memory_->Release(spec_.rows_offset + known * kUnit, spec_.rows_bytes - known * kUnit);
   }

@@ -31,7 +31,7 @@ class SharedSlots {
   // Release the memory of units that have no used slots to the operating system.
   void ReleaseFree();
 
-  uint64_t end() const { return end_; }  // used slots are below it
+  uint64_t end() const { return end_; }  // all slots in use are below end()
   uint64_t used() const { return used_; }
 
  private:
@@ -40,16 +40,16 @@ class SharedSlots {
 
   bool IsUsed(uint64_t slot) const { return (words_[slot / 64] >> slot % 64 & 1) != 0; }
   void Mark(uint64_t slot);
-  void Populate(uint64_t first, uint64_t last);  // slots, both included
+  void Populate(uint64_t first, uint64_t last);  // slots `first` to `last`, inclusive
 
   const SharedMemory* const memory_;
   const SharedTableSpec& spec_;
   const size_t stride_;
   const uint64_t most_;  // slots
   uint64_t end_ = 0, used_ = 0;
-  uint64_t look_ = 0;  // words below it have no free slot
+  uint64_t look_ = 0;  // words before this index have no free slot
   std::vector<uint64_t> words_;
-  std::vector<bool> there_;  // by unit: whether its memory is allocated
+  std::vector<bool> there_;  // for each unit, whether its memory is allocated
 };
 
 }  // namespace msrec

@@ -59,8 +59,8 @@ std::unique_ptr<char[]> SharedWriter::NextRoot() const {
   return made;
 }
 
-// Allocate memory for a root. Also reserve room in `retired_` for memory ranges: after the new root
-// is published, only older roots reach these ranges.
+// Allocate memory for a root. Also reserve memory in `retired_` for the memory ranges that only
+// older roots reach after the new root is published.
 uint64_t SharedWriter::RootPlace() {
   retired_.reserve(retired_.size() + memory_->tables() + 1);
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));
@@ -146,7 +146,7 @@ void SharedWriter::PublishStatus(const std::string& status) {
   auto made = NextRoot();
   auto* root = reinterpret_cast<SharedRoot*>(made.get());
   std::vector<SharedBlob> old = {root->status, {}};
-  old.pop_back();  // room for one more
+  old.pop_back();  // reserves memory for one more element
   const uint64_t place = RootPlace();
   try {
     root->status = NewBlob(status);

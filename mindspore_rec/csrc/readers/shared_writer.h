@@ -5,8 +5,8 @@
 // either all parts of a change or no part.
 //
 // A delta is published as an overlay: a small hash table of the changed keys. Readers search the
-// overlay first, and then the index. A change that replaces all rows is published as a new index
-// instead.
+// overlay first, and then the index. A change that replaces all rows is published as a new index,
+// without an overlay.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
 //   rows yet. Step 2 publishes a root with the overlay. Readers that call Enter after step 2 read
@@ -47,20 +47,20 @@ struct SharedReaderStuck : std::runtime_error {
 
 class SharedWriter {
  public:
-  // Start from the newest root, if there is one. Throws SharedDamaged if the memory is
-  // inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
+  // Start from the newest root, if the memory already has a root. Throws SharedDamaged if the
+  // memory is inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
   explicit SharedWriter(std::shared_ptr<SharedMemory> memory, double patience_seconds = 10.0);
   ~SharedWriter();
 
   // ---- one change
 
-  // Reserve room for `rows` rows in the new index, so that the index need not grow. Requires an
+  // Reserve memory for `rows` rows in the new index, so that the index need not grow. Requires an
   // earlier Clear.
   void Reserve(size_t table, uint64_t rows);
-  // Drop all rows, together with the table's unpublished changes of rows.
+  // Drop all rows of the table, and all unpublished changes of the table's rows.
   void Clear(size_t table);
   // Set rows. If a key occurs twice, the later row counts. If `last_steps` or `last_times` is null,
-  // 0 is stored instead. If the table has a vocabulary, all keys must be in the vocabulary.
+  // 0 is stored. If the table has a vocabulary, all keys must be in the vocabulary.
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,
@@ -99,8 +99,8 @@ class SharedWriter {
   uint64_t FirstTime(size_t table) const;
 
  private:
-  struct Change;   // of a table, not published yet
-  struct Retired;  // memory to free when nobody reads an older root
+  struct Change;   // an unpublished change of a table
+  struct Retired;  // memory to free when no reader uses an older root
   struct Table;
 
   SharedRoot* Root() const;
@@ -144,7 +144,7 @@ class SharedWriter {
   const BucketHasher hasher_;
   SharedArena arena_;
   std::vector<std::unique_ptr<Table>> tables_;
-  std::vector<std::unique_ptr<Change>> changes_;  // null: the table does not change
+  std::vector<std::unique_ptr<Change>> changes_;  // null if the table does not change
   std::vector<Retired> retired_;
 };
 

@@ -24,7 +24,7 @@ namespace msrec {
 struct SharedWriter::Retired {
   size_t table = 0;
   std::vector<uint32_t> slots;
-  std::vector<SharedIndexPart> whole;  // whose rows are all freed, too
+  std::vector<SharedIndexPart> whole;  // parts whose rows are all freed, too
   std::vector<SharedBlob> ranges;
 };
 
@@ -37,7 +37,7 @@ struct SharedWriter::Merged {
 struct SharedWriter::Table {
   Table(const SharedMemory* memory, size_t number) : slots(memory, number) {}
   SharedSlots slots;
-  std::array<uint64_t, kSharedParts> rows = {};  // of each part of the newest root's index
+  std::array<uint64_t, kSharedParts> rows = {};  // rows of each part of the newest root's index
 };
 
 struct SharedWriter::Change : SharedTableChange {};

@@ -61,8 +61,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // After a restart, this writer has no record of the older roots. Once no reader uses an older
-  // root, all memory that the newest root does not reach is free.
+  // After a restart, this writer has no record of the older roots. When no reader uses an older
+  // root any more, all memory that the newest root does not reach is free.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;

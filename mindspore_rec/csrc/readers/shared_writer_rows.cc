@@ -63,7 +63,8 @@ void SharedWriter::Reserve(size_t table, uint64_t rows) {
   Change& change = Changed(table);
   if (!change.replaces) throw std::invalid_argument("the table must be cleared before");
   for (int p = 0; p < kSharedParts; ++p) {
-    // Each part reserves room for the mean number of keys per part plus three standard deviations.
+    // Each part reserves memory for the mean number of keys per part plus three standard
+    // deviations.
     const double mean = static_cast<double>(rows) / kSharedParts;
     const auto most = static_cast<uint64_t>(mean + 3 * __builtin_sqrt(mean)) + 1;
     const uint64_t buckets = BucketsFor(most);
@@ -76,7 +77,7 @@ void SharedWriter::Reserve(size_t table, uint64_t rows) {
   }
 }
 
-// Return a copy of a part with room for `rows` rows.
+// Return a copy of a part with enough memory for `rows` rows.
 SharedIndexPart SharedWriter::Grown(size_t table, const SharedIndexPart& part, uint64_t rows) {
   const SharedIndexPart larger = NewPart(std::max(BucketsFor(rows), part.buckets));
   const uint64_t any = std::numeric_limits<uint64_t>::max();
@@ -237,7 +238,7 @@ void SharedWriter::EraseOld(size_t table) {
   Change& change = Changed(table);
   const SharedTableSpec& spec = memory_->spec(table);
   if (!spec.aged() || change.replaces || !published()) return;
-  Settle();  // so that the index has all rows
+  Settle();  // merges the overlay, so that the index has all rows
   Eviction eviction;
   eviction.max_idle_steps = spec.max_idle_steps;
   eviction.max_idle_seconds = spec.max_idle_seconds;
@@ -255,7 +256,7 @@ void SharedWriter::EraseOld(size_t table) {
   for (const int64_t key : old) {
     SharedTableChange::Entry& entry =
         *change.staged.At(hasher_.Hash(static_cast<uint64_t>(key)), key);
-    if (entry.kind == kNoChange) entry.kind = kGone;  // a row of this change is newer
+    if (entry.kind == kNoChange) entry.kind = kGone;  // else the change has a newer row
   }
 }
 

@@ -56,8 +56,9 @@ void SharedWriter::Settle() {
   FreeRetired();
 }
 
-// Merge the overlays into the index, and publish a root without overlays. A merge may be repeated.
-// If a writer ended during a merge, the index already has some of the overlay's entries.
+// Merge the overlays into the index, and publish a root without overlays. If a writer ended during
+// a merge, the index already has some of the overlay's entries, and Merge writes these entries
+// again.
 void SharedWriter::Merge() {
   auto made = NextRoot();
   auto* root = reinterpret_cast<SharedRoot*>(made.get());
@@ -109,7 +110,7 @@ void SharedWriter::GrowFor(size_t t, SharedTableRoot* table, Merged* merged) {
   const auto fits = [&](int p) { return rows[p] + more[p] <= RoomOf(table->parts[p].buckets); };
   for (int p = 0; p < kSharedParts; ++p) {
     if (more[p] == 0 || fits(p)) continue;
-    // Only keys without a row need room; many keys already have a row.
+    // Keys that already have a row in the part need no further entry, and are not counted.
     const SharedPartView part = View(t, table->parts[p], table->end);
     for (uint64_t i = 0; i < entries; ++i) {
       const uint64_t hash = hasher_.Hash(static_cast<uint64_t>(overlay[i].key));

@@ -26,7 +26,7 @@ struct BagView {
 std::string BagError(const IdView& ids, const BagView& bags);
 
 // Return the factor by which the sum of a bag's rows is multiplied. `total` is the sum of the bag's
-// weights; for kSqrtN, it is the sum of the squared weights.
+// weights or, for kSqrtN, the sum of the squared weights.
 inline float BagFactor(Combiner combiner, double total) {
   if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
   if (combiner == Combiner::kSqrtN) {

@@ -14,11 +14,11 @@ namespace msrec {
 namespace {
 
 // Number of positions in one task of the partition. Tasks are small enough to keep all threads
-// busy, and large enough that the histograms of the tasks cost little. This constant is fixed, so
+// busy, and large enough that the histograms of the tasks cost little. The number is constant, so
 // the result does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
-constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
+constexpr int kDropped = kNumShards;  // pseudo shard for dropped ids, whose output is zeros
 
 struct Histogram {
   uint32_t count[kNumShards + 1] = {};
@@ -97,7 +97,8 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
     begin[s] = total;
     for (Histogram& histogram : histograms) {
       const uint32_t count = histogram.count[s];
-      histogram.count[s] = static_cast<uint32_t>(total);  // now: where this block writes
+      histogram.count[s] = static_cast<uint32_t>(total);  // now the position at which this block
+                                                          // writes
       total += count;
     }
   }
@@ -116,15 +117,14 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
 }
 
 void Batch::MakeUnique(int shard) {
-  static thread_local KeySet kept;  // with its memory
+  static thread_local KeySet kept;  // static, so that calls reuse the memory
   KeySet& distinct = kept;
   const size_t first = begin[shard];
   const size_t count = begin[shard + 1] - first;
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Ids are often repeated, so the set has room for half of the ids only, and thus stays in the
-  // cache.
+  // Ids are often repeated, so the hash set is sized for half of the ids, and stays in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys overwrite the beginning of the array `keys`. The write position is never ahead

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: the ids of one lookup, partitioned by shard and made unique. Making a Batch is the first
-// stage of every batched operation (unique | fetch rows | expand). The Batch of a training lookup
-// is stored for the gradient, so that the backward pass need not hash the ids again.
+// Batch: the ids of one lookup, partitioned by shard and made unique. Every operation on a batch of
+// ids first makes a Batch. The Batch of a training lookup is stored for the gradient, so that the
+// backward pass need not hash the ids again.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace msrec {
 
 // A table has only a few shards. The positions of a shard are spread over the whole batch, so work
 // on each shard accesses nearly all pages of the lookup's output and gradient. With more shards,
-// each page of output and gradient would be accessed more often.
+// each page of the output and of the gradient would be accessed by more shards.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
@@ -46,19 +46,19 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// Return a hash of the ids, independent of their width and stride.
+// Return a hash of the ids. The hash does not depend on the ids' integer type and stride.
 uint64_t HashIds(const IdView& ids);
 
 // Selects the ids that a lookup drops. For a dropped id, the output is zeros, and no row is
 // trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
-  bool identity = false;   // keys are their own index
+  bool identity = false;   // true if the keys themselves are the index
   bool has_padding = false;
   int64_t padding_key = 0;   // ids with this key are dropped if has_padding is true
-  uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences that each id represents; null means 1 for every id. The array must stay
-  // valid until the batch's keys are made distinct.
+  uint32_t coefficient = 1;  // weight of one occurrence in a key's count
+  // Number of occurrences of each id, or null if every id counts as one occurrence. The array must
+  // stay valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }
@@ -78,16 +78,16 @@ void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim);
 struct Batch {
   int64_t ticket = 0;
   size_t n = 0;
-  size_t stride = 1;  // of the caller's ids, of the rows given out and of their gradient
+  size_t stride = 1;  // distance between ids, output rows and gradient rows
   uint32_t coefficient = 1;
-  const uint32_t* counts = nullptr;  // by position, as IdFilter has it
-  bool made_unique = false;          // all shards' keys are distinct already
-  bool on_device = false;            // rows are read from the device cache
-  uint64_t structure = 0;            // the table's structure version when `row` was filled
+  const uint32_t* counts = nullptr;  // by position, as in IdFilter
+  bool made_unique = false;          // true if the keys of all shards are distinct
+  bool on_device = false;            // true if the lookup reads rows from the device cache
+  uint64_t structure = 0;            // the table's version (Structure) when `row` was filled
 
   // Shard s has the range [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
-  uint32_t unique[kNumShards] = {};  // distinct keys of the shard
+  uint32_t unique[kNumShards] = {};  // number of distinct keys of each shard
 
   // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
@@ -98,20 +98,20 @@ struct Batch {
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: the key reads the value for unknown keys and is not trained
 
-  // Return the number of occurrences that the distinct key at i represents.
+  // Return the number of occurrences of distinct key i, multiplied by `coefficient`.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
   }
 
-  bool probed = false;      // whether `row` holds the index's answers
-  Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows that are in lower tiers. Evaluation reads the copies and does not promote the
+  bool probed = false;      // true if `row` contains the results of the index
+  Buffer<int64_t> handles;  // two numbers per distinct key; only for lookups by handle
+  // Copies of rows that are in lower tiers. Evaluation reads these copies, and does not promote
   // rows.
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` contain, for each position, the index of the bag and
-  // the weight of the gradient. Unused by other lookups.
+  // the weight of the gradient. Other lookups do not use these arrays.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;

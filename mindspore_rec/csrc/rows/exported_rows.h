@@ -43,13 +43,14 @@ void ForEachArray(Rows& rows, const Fn& fn) {
   fn(rows.present, size_t{1});
 }
 
-// Return arrays with room for n rows. Throws std::bad_alloc.
+// Return arrays for n rows. Throws std::bad_alloc.
 ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
 // Copy a row to place i of the arrays. For a key without a row, `row` is null.
 void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
-// Copy rows to the arrays, beginning at place `from`, until the arrays are full.
+// Copy rows to the arrays until the arrays are full; the first row becomes element `from` of the
+// arrays.
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. After
-// a change that cannot be undone, no code may fail. For this reason, the functions below allocate
-// no memory. If the batch is small, ForShards skips shards without ids of the batch.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. The
+// functions below allocate no memory, so that they cannot fail after a change that cannot be
+// undone. If the batch is small, ForShards skips shards without ids of the batch.
 #pragma once
 
 #include "rows/batch.h"

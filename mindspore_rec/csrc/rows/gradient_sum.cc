@@ -59,8 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case is one lookup of the table per step. With only one lookup, the distinct keys
-    // of the lookup are the keys of the step.
+    // In most steps, a table has only one lookup. The distinct keys of this lookup are then the
+    // keys of the step.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
@@ -83,19 +83,19 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       } else if (rows[at] == nullptr && row != nullptr) {
         // Earlier lookups of the step returned the unknown value, because the key was not admitted
         // yet. The gradients of the earlier lookups belong to the unknown value, so the sum for the
-        // new row starts at zero here.
+        // new row starts at zero.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // The row left the table after the earlier lookup. In this case, the key's gradient is
-        // added at a place that is never read.
+        // If the row was removed after an earlier lookup of the step, the key's gradient is added
+        // at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
     }
     part->n = part->set.size();
-    // The place after the last key collects the gradients of keys whose rows have left the table.
-    // This place belongs to none of the lookup's keys.
+    // The place after the last key, which no key of the lookup uses, collects the gradients of keys
+    // whose rows have been removed.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }
@@ -103,7 +103,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // Also clear the place after the last key, if there is such a place.
+  // Clear the sums of the new keys and, unless the memory ends there, the sum of the place after
+  // the last key.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Index: a hash table from an int64 key to a 32-bit row id, with open addressing in chunks of one
-// cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. So a lookup
-// compares 12 candidates with one instruction. Usually a lookup reads only one cache line of the
-// index. The index does not store keys; each row contains its key.
+// cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. A lookup
+// compares the 12 control bytes of a chunk with one instruction. Usually a lookup reads only one
+// cache line of the index. The index does not store keys; each row contains its key.
 //
 // The index grows in steps. A directory points to segments, which usually have at most kMaxChunks
 // chunks. A full segment doubles, grows by half or splits in two, so a single insert rehashes at
-// most about a thousand rows. A segment can be larger only if unusually many hashes have the same
-// leading bits. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
-// Fagin et al. 1979.)
+// most about a thousand rows. A segment has more than kMaxChunks chunks only if unusually many
+// hashes have the same leading bits. The layout of chunks is from F14 (Bronson and Shi 2019), and
+// the directory is from extendible hashing (Fagin et al. 1979).
 //
 // The index takes 64 / (12 * load) bytes per row. If no rows are erased, the load is between 0.55
 // and 0.83, so a row takes 6.4 to 9.7 bytes. The load may be lower in an index with fewer than 640
@@ -43,7 +43,7 @@ class Index {
   void Insert(uint64_t hash, uint32_t id);
 
   // Grow the segments that could not grow earlier because memory was short. If a segment could not
-  // grow, it has room for only a few inserts. Throws std::bad_alloc.
+  // grow, the segment has space for only a few further entries. Throws std::bad_alloc.
   void CatchUp();
 
   // Remove key and return its row id, or kNone if key was absent.
@@ -57,9 +57,10 @@ class Index {
   }
   // Return the address of the first chunk for a key, without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
-  // The second stage: return the row id of the chunk's first entry with a control byte that matches
-  // the hash. The result is probably the row of the key. Return kNone if no control byte matches;
-  // the key may still be in a later chunk. The caller must check the key in the row, or call Find.
+  // The second stage of a lookup: return the row id of the chunk's first entry whose control byte
+  // matches the hash. The result is probably the row of the key. Return kNone if no control byte
+  // matches; the key may still be in a later chunk. The caller must check the key in the row, or
+  // call Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);
 
   size_t size() const { return size_; }
@@ -76,7 +77,8 @@ class Index {
 
   struct alignas(64) Chunk {
     uint8_t tag[kChunkEntries];  // 0: free
-    uint8_t overflow;  // keys whose home is here or earlier and that live further on; saturating
+    uint8_t overflow;  // number of keys whose home is here or earlier and whose entry is later;
+                       // saturates
     uint8_t padding[3];
     uint32_t row[kChunkEntries];
   };
@@ -128,7 +130,7 @@ class Index {
   size_t size_ = 0;
   size_t entries_ = 0;
   size_t bytes_ = 0;
-  bool behind_ = false;  // a segment could not grow
+  bool behind_ = false;  // true if a segment could not grow
   std::vector<Entry> directory_;
   std::vector<Segment> segments_;
 };

@@ -5,8 +5,8 @@
 // 2^22, so a copy of a row is identical, bit for bit, in every float mode.
 //
 // A row keeps the last `length` events before its newest time, and the last `length` events at its
-// newest time, oldest first. So for its newest time and for each time after it, a row contains the
-// last `length` events before that time, even if many events have the same time.
+// newest time, oldest first. For each time t at or after the newest time, a row thus contains the
+// last `length` events before t, even if many events have the same time.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace msrec {
 
 struct KeptLayout {
-  size_t length;  // number of events of a history
+  size_t length;  // maximum number of events of a history
   size_t width;   // int64 numbers of an event, without its time
 
   size_t capacity() const { return 2 * length; }
@@ -29,7 +29,7 @@ struct KeptLayout {
 // (i + 1) * width).
 struct UserRows {
   size_t size;
-  const int64_t* user;  // index of the user's row, or -1: unknown, without history and event
+  const int64_t* user;  // index of the user's row, or -1 for an unknown user, who has no history
   const int64_t* times;
   const uint8_t* is_event;
   const int64_t* values;  // [size, width]
@@ -48,11 +48,11 @@ struct EventLists {
 //
 // `rows` [num_rows, layout.dim()] are read and written. If `idle_seconds` is above 0, all events of
 // a user are dropped when the user's newest event is more than `idle_seconds` before the clock. The
-// clock is the latest time of *clock and of the rows so far; at the end, *clock is set to the
-// clock.
+// clock starts at *clock, and moves forward to the time of each later row of the batch. At the end,
+// the function sets *clock to the clock.
 //
-// A row of zeros has no events. Any other row that this function did not write causes no error, but
-// its events are arbitrary.
+// A row of zeros has no events. If a row is not zeros and was not written by this function, the
+// function throws no error, but the row's events are arbitrary.
 EventLists KeepEvents(const KeptLayout& layout, float* rows, size_t num_rows, const UserRows& batch,
                       int64_t idle_seconds, int64_t* clock);
 

@@ -22,8 +22,8 @@ namespace msrec {
 
 struct StepConstants;  // rows/step_constants.h
 
-// The kernels that read and write rows, for one type of values and one type of states. Arithmetic
-// is float32. Arrays other than rows are float32, except for bfloat16 outputs.
+// The kernels that read and write rows, for one type of values and one type of states. All
+// arithmetic is in float32. Arrays other than rows are float32, except for bfloat16 outputs.
 struct RowKernels {
   // For i in [0, n), writes the value of rows[inverse[i]] to out[pos[i]]. If the row is null,
   // writes default_row.
@@ -44,8 +44,8 @@ struct RowKernels {
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 
-  // Does the same as gather, but writes bfloat16. The elements of a bfloat16 row are copied.
-  // The elements of rows of other types are rounded to the nearest bfloat16, ties to even.
+  // Does the same as gather, but writes bfloat16. Copies the elements of bfloat16 rows, and rounds
+  // the elements of other rows to the nearest bfloat16, ties to even.
   void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                           const float* default_row, int dim, uint16_t* out);
 };
@@ -97,8 +97,8 @@ struct Kernels {
 };
 
 // Returns the kernels for the instruction set in MINDSPORE_REC_SIMD (avx512, avx2, base). If
-// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support the set, returns the kernels
-// for the best instruction set of this CPU.
+// MINDSPORE_REC_SIMD is not set, or this CPU or build does not support that instruction set,
+// returns the kernels for the best instruction set of this CPU.
 const Kernels& ActiveKernels();
 
 // Returns the kernels for the instruction set `name`, or null if this CPU or build does not support

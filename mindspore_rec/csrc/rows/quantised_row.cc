@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-constexpr double kLargest = 65504.0;  // of float16
+constexpr double kLargest = 65504.0;  // the largest finite float16
 constexpr uint16_t kLargestHalf = 0x7bff;
 constexpr uint16_t kNanHalf = 0x7e00;
 
@@ -20,8 +20,8 @@ struct Range {
   bool finite = true;
 };
 
-// Returns the range of the numbers. The loop has four independent lanes. With a single lane, each
-// comparison would have to wait for the previous comparison.
+// Returns the range of the numbers. The loop computes four independent ranges, because with a
+// single range, each comparison would have to wait for the previous comparison.
 Range RangeOf(const float* numbers, int32_t dim) {
   constexpr int kLanes = 4;
   Range lanes[kLanes];

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding: how an optimizer step rounds the numbers that it writes to rows of 2-byte numbers.
-// Stochastic rounding uses a random number generator without state. The random numbers are a
-// function of the table's seed and name, the row's key, the table's step and the position in the
-// row. So threads, instruction sets, tiers and workers do not affect the rounded numbers. A run
-// that resumes from a checkpoint uses the same random numbers as an uninterrupted run. The code of
-// the generator is in rows/narrow.inl:
+// Rounding: how an optimizer step rounds rows of 2-byte numbers. Stochastic rounding uses a random
+// number generator without state. The random numbers are a function of the table's seed and name,
+// the row's key, the table's step and the position in the row. Threads, instruction sets, tiers and
+// workers do not affect the rounded numbers. A run that resumes from a checkpoint uses the same
+// random numbers as an uninterrupted run. The code of the generator is in rows/narrow.inl:
 //
 //   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
 //   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi
@@ -14,12 +13,12 @@
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
-// state k is bfloat16, and needs 16 random bits. These bits are one half of random number i of
-// plane (k + 1) / 2. The element uses the upper half if k + 1 is even, and the lower half if k + 1
-// is odd. Random numbers of plane 1 are computed from plane 0, which is cheap. This dependence is
+// state k is bfloat16, and needs 16 random bits: one half of random number i of plane (k + 1) / 2.
+// The element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. To save
+// time, random numbers of plane 1 are computed from random numbers of plane 0. This dependence is
 // harmless: rounding needs only that the random bits of an element's value and of the element's
 // states are almost independent of each other. A number of plane 1 is computed from a number of
-// plane 0; the halves of these two numbers are almost independent.
+// plane 0, but the halves of the two numbers are almost independent.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ namespace msrec {
 
 struct Rounding {
   bool stochastic = false;
-  uint64_t stream = 0;  // of the step
+  uint64_t stream = 0;  // stream of the step
 };
 
 constexpr uint64_t kRoundingStream = 0x5374656350726563ULL;

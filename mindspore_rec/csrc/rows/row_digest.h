@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The digest of a row is a 64-bit number, which is computed from the key and the bytes of the
-// value. The digest of a table is the sum of the digests of its rows modulo 2^64. So the sum does
-// not depend on the order of the rows, and the digest of one row can be added or subtracted. A
-// digest excludes optimizer state, counts and ages, because predictors do not have these fields.
+// value. The digest of a table is the sum of the digests of its rows modulo 2^64. The sum does not
+// depend on the order of the rows, and the digest of one row can be added or subtracted. A digest
+// excludes optimizer state, counts and ages, because predictors do not have these fields.
 //
-// Each word of the value is mixed with the word's place, independently of all other words.
-// Therefore, a processor can mix several words at a time. Computing the digest of 16 floats takes
-// about as long as loading the floats from memory. Each step of the computation maps different
-// words to different words. So if two rows of one key differ in exactly one word, their digests
-// differ. So if exactly one word of a table is wrong, the digest of the table is wrong, too. A
-// digest does not protect against forgery.
+// Each word of the value is mixed with the word's place, independently of all other words, so a
+// processor can mix several words at a time. Computing the digest of 16 floats takes about as long
+// as loading the floats from memory. Each step of the computation maps two different words to two
+// different words. If two rows of one key differ in exactly one word, the digests of the rows
+// differ. If exactly one word of a table is wrong, the digest of the table is wrong, too. A digest
+// does not protect against forgery.
 //
 // The digest of a value is computed from its float32 bytes, for tables of any precision. For an
 // int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and
-// other processes rely on these functions: changing one changes the format. (In Python:
-// tests/parameter/digest_model.py.)
+// other processes rely on these functions, so a change of a function is a change of the format. (In
+// Python: tests/parameter/digest_model.py.)
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@
 
 namespace msrec {
 
-constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd: places differ
+constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd, so that different places give
+                                                         // different multiples
 
 // This function is always inlined, like Mix64, because loops for several instruction sets call the
 // function.

@@ -20,11 +20,12 @@ namespace msrec {
 
 struct __attribute__((packed)) RowMeta {
   int64_t key;
-  uint32_t count : 30;  // training occurrences seen, saturating
-  uint32_t live : 1;    // 0: the block is free
-  uint32_t dirty : 1;   // already noted in the change log's current epoch
+  uint32_t count : 30;  // occurrences in training; saturates
+  uint32_t live : 1;    // 0 if the block is free
+  uint32_t dirty : 1;   // 1 if the change log of the current epoch already contains the key
   uint32_t last_step;   // training step of the last training lookup or put
-  uint32_t last_time;   // event time of the same, whole seconds; 0 where there is no time source
+  uint32_t last_time;   // event time of that lookup or put in whole seconds, or 0 without a time
+                        // source
 };
 static_assert(sizeof(RowMeta) == 20,
               "RowMeta is part of the memory promise: 32 bytes with the index");
@@ -37,17 +38,18 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
 }
 
 // Returns the padded size in bytes of n numbers in a row. PartBytes is always inlined, because the
-// kernels of every instruction set use it.
+// kernels of every instruction set use PartBytes.
 __attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
   return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;
 }
 
-constexpr int32_t kMaxDim = 8192;  // of a table
+constexpr int32_t kMaxDim = 8192;  // largest dim of a table
 
 struct RowLayout {
-  int32_t dim = 0;  // numbers of the value; 0 for rows that only count (admission candidates)
-  int32_t state_width = 0;  // numbers of optimizer state and, where there is one, the score
-  bool scored = false;      // the last of these is the row's frequency or score, always float32
+  int32_t dim = 0;  // numbers of the value, or 0 for the counters of candidates for admission
+  int32_t state_width = 0;  // numbers of the optimizer state and, if there is one, the score
+  bool scored = false;  // true if the last number of the state is the frequency or score, always
+                        // float32
   NumberType value_type = NumberType::kFloat32;
   NumberType state_type = NumberType::kFloat32;
 

@@ -48,18 +48,17 @@ struct Rule {
 };
 
 // Parses "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl" or "rmsprop".
-// Throws std::invalid_argument for another name.
+// Throws std::invalid_argument for any other name.
 RuleKind ParseRuleKind(const std::string& name);
 
 // The inputs of one step.
 struct StepInput {
   float learning_rate = 0.0f;
   float weight_decay = 0.0f;
-  float grad_scale =
-      1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
-  int64_t step = 1;  // 1 for the first step
-  // The number that Table::BindOptimizer has returned to the optimizer. If the number is 0, the
-  // step does not check the binding.
+  float grad_scale = 1.0f;  // factor of every gradient: 1 / loss scale, times the clip factor
+  int64_t step = 1;         // 1 for the first step
+  // The number that Table::BindOptimizer has returned to the optimizer. If `binding` is 0, the step
+  // does not check which optimizer is bound to the table.
   int64_t binding = 0;
 };
 

@@ -15,8 +15,8 @@
 namespace msrec {
 namespace {
 
-// Return zeroed memory. If a block has at least the size of a huge page, it is aligned and uses
-// huge pages. Random access to small pages would cause many TLB misses.
+// Return zeroed memory. A block of at least the size of a huge page is aligned and uses huge pages.
+// Random access to small pages would cause many TLB misses.
 char* MapBlock(size_t bytes) {
   if (bytes < kHugePage) {
     auto* block = static_cast<char*>(std::calloc(1, bytes));

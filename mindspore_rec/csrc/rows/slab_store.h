@@ -4,9 +4,9 @@
 // grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; each object belongs to
 // one shard.
 //
-// Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
-// until a slab has at least kSlabBytes. All further slabs have as many rows as this slab. So a tiny
-// table takes little memory. A large table has few slabs, and the large slabs use huge pages.
+// Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together. From
+// the first slab of at least kSlabBytes on, all slabs have the same number of rows. A tiny table
+// takes little memory. A large table has few slabs, and the large slabs use huge pages.
 #pragma once
 
 #include <cstddef>
@@ -68,13 +68,13 @@ class SlabStore {
   size_t Capacity() const;
 
   size_t stride_;
-  int slab_shift_;        // log2 of rows in a full-size slab
-  uint32_t slab_rows_;    // 1 << slab_shift_
-  uint32_t small_slabs_;  // slabs before the first full-size one
+  int slab_shift_;        // log2 of slab_rows_
+  uint32_t slab_rows_;    // rows in a full-size slab, 1 << slab_shift_
+  uint32_t small_slabs_;  // number of slabs before the first full-size slab
   uint32_t end_ = 0;
   size_t bytes_ = 0;
   std::vector<char*> slabs_;
-  std::vector<uint32_t> free_;  // with room for every row, so that Free cannot fail
+  std::vector<uint32_t> free_;  // has capacity for every row, so that Free cannot fail
   bool frees_;
 };
 

@@ -14,10 +14,10 @@ namespace msrec {
 struct StepConstants {
   Rule rule;
   StepInput in;
-  float adam_lr;  // learning rate with both bias corrections
+  float adam_lr;  // learning rate, corrected for both biases
   float adam_eps;
   float ftrl_l2x2;
-  Rounding rounding = {};  // of rows that are not float32
+  Rounding rounding = {};  // for rows with numbers of 2 bytes
 };
 
 // Returns the constants of a step: the rule, the input and the numbers that are computed from rule

@@ -15,8 +15,8 @@ struct DiceForm {
   const float* alpha;     // [width]
   const float* mean;      // [width]: of the moments by which columns are normalized
   const float* variance;  // [width]
-  float epsilon;          // is added to variances
-  bool of_batch;          // whether the moments are of this batch, and so depend on the inputs
+  float epsilon;          // added to variances
+  bool of_batch;  // true if the moments are computed from the batch, and so depend on the inputs
 };
 
 // Writes the mean and the variance of each column. Requires at least one row.

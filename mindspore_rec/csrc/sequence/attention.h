@@ -6,9 +6,9 @@
 // its list.
 //
 // No padding rows are computed, so the time grows with the sum of the squared lengths. Only 16 rows
-// of a list's scores are in memory at a time, and the gradient computes the scores again. Each list
-// belongs to one task, and sums over lists are computed in a fixed order. So the results are
-// identical, bit for bit, for any number of threads.
+// of a list's scores are in memory at a time, and the gradient computes the scores again. The
+// results are identical, bit for bit, for any number of threads: each list belongs to one task, and
+// sums over lists are computed in a fixed order.
 #pragma once
 
 #include <cstdint>

@@ -16,9 +16,9 @@ enum class Attention {
 struct AttentionForm {
   Attention kind = Attention::kSoftmax;
   int64_t heads = 1;
-  int64_t dim = 1;            // of a head
-  float score_scale = 1.0f;   // of the product of query and key
-  float weight_scale = 1.0f;  // of a SiLU
+  int64_t dim = 1;            // dim of a head
+  float score_scale = 1.0f;   // factor of the product of query and key
+  float weight_scale = 1.0f;  // factor of a SiLU
   // Biases that are added to the scores; null means no bias. `by_distance` has an element for each
   // distance between two rows; the last element is also added for all larger distances. `by_time`
   // has an element for each bucket of time differences.
@@ -26,15 +26,15 @@ struct AttentionForm {
   int64_t distances = 0;
   const float* by_time = nullptr;
   int64_t buckets = 0;
-  const int64_t* times = nullptr;  // of each row; read if by_time is given
+  const int64_t* times = nullptr;  // time of each row; only read if by_time is not null
 
   int64_t width() const { return heads * dim; }
 };
 
 // Time differences are divided into buckets. A difference of at most 0 is in bucket 0; for all
-// other differences, the bucket is the number of bits of the difference. So 1 is in bucket 1, 2 and
-// 3 are in bucket 2, and 4 to 7 are in bucket 3. The last bucket also contains all larger
-// differences.
+// other differences, the bucket is the number of bits of the difference. For example, the
+// difference 1 is in bucket 1, 2 and 3 are in bucket 2, and 4 to 7 are in bucket 3. The last bucket
+// also contains all larger differences.
 constexpr int64_t kMostTimeBuckets = 48;
 
 }  // namespace msrec

@@ -21,13 +21,14 @@ struct LinearWeight {
 
 class BlockProducts {
  public:
-  // The products multiply blocks of `rows` rows. Prepares only forward products, or only products
-  // of the gradient.
+  // The products multiply blocks of `rows` rows. `pass` says whether the forward products or the
+  // products of the gradient are prepared.
   enum class Pass { kForward, kGradient };
   BlockProducts(Pass pass, Precision precision, int64_t rows, const LinearWeight& weight);
 
-  // Returns a block [rows, width] as a factor: `x` itself, or rounded numbers in memory of the
-  // calling thread that stay until the next call with the same `place`, which is 0 or 1.
+  // Returns a block [rows, width] as a factor: `x` itself, or a rounded copy in memory of the
+  // calling thread. The copy is valid until the thread's next call with the same `place`, which is
+  // 0 or 1.
   const void* Factor(int place, int64_t width, const float* x) const;
 
   // y [rows, out] = x W^T
@@ -49,10 +50,12 @@ class BlockProducts {
   const FactorType type_;
   const int64_t rows_;
   const LinearWeight weight_;
-  // Of oneDNN: the product with the weight, and the products of the weight's gradient.
+  // Products by oneDNN: `product_` multiplies by the weight, and `first_` and `adding_` compute the
+  // weight's gradient.
   std::shared_ptr<const Product> product_, first_, adding_;
   AlignedMemory memory_;
-  // The weight as `product_` reads it; without oneDNN, a copy, transposed for forward products.
+  // The weight, packed for `product_`. Without oneDNN, a copy of the weight, transposed for forward
+  // products.
   void* packed_ = nullptr;
 };
 

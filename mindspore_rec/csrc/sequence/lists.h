@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lists of a batch, given by offsets, and the division of these lists into tasks for threads.
-// The division depends only on the lists. So sums over tasks, in the order of the tasks, are
+// The tasks depend only on the lists, so sums over the tasks, in the order of the tasks, are
 // identical, bit for bit, for any number of threads.
 #pragma once
 

@@ -2,9 +2,9 @@
 //
 // Learned vectors for places in a list. A table has one row per place, and the row of a value's
 // place is added to the value. Without times, the place is the value's distance from the newest
-// value of the list. With times, the place is the bucket of the difference between the times of
-// these two values (sequence/attention_form.h). The table's last row is also used for all larger
-// distances and differences.
+// value of the list. With times, the place is the bucket (sequence/attention_form.h) of the
+// difference between the value's time and the newest value's time. The table's last row is also
+// used for all larger distances and differences.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace msrec {
 
 struct PlaceForm {
-  int64_t places = 1;              // rows of the table
-  int64_t dim = 1;                 // of a row
-  const int64_t* times = nullptr;  // of each value; null: distances
+  int64_t places = 1;              // number of rows of the table
+  int64_t dim = 1;                 // dim of a row
+  const int64_t* times = nullptr;  // time of each value, or null to use distances
 };
 
 // Writes output [N, dim]: each value plus the row for its place.

@@ -12,7 +12,7 @@ namespace msrec {
 
 struct PoolForm {
   int64_t dim = 1;
-  bool softmax = false;  // whether the weights are the softmax of each list's scores
+  bool softmax = false;  // true if the weights are the softmax of each list's scores
 };
 
 // Replaces the scores [N] by the weights, and writes the weighted sums [B, dim]; the sum of an

@@ -13,7 +13,7 @@ namespace msrec {
 // Partial sums of one task, and memory of its loops.
 struct AttentionSums {
   float* by_distance;  // [distances]
-  float* by_time;      // [kTimeLanes, buckets]: of every 16th key each
+  float* by_time;      // [kTimeLanes, buckets]; each lane has the sums of every 16th key
 };
 constexpr int64_t kTimeLanes = 16;
 
@@ -28,7 +28,7 @@ struct AttentionList {
 struct RowScales {
   const float* scale;  // [width]
   const float* shift;  // [width]
-  float epsilon;       // is added to variances
+  float epsilon;       // added to variances
 };
 
 // Partial sums of one task of a gated attention.
@@ -48,9 +48,9 @@ struct DiceColumns {
 
 // Sums or means over rows, for each column.
 struct DiceSlopes {
-  float* slopes;  // of normalized inputs
-  float* dots;    // of these slopes times normalized inputs
-  float* alpha;   // of the slopes of alpha
+  float* slopes;  // sums of the slopes of the normalized inputs
+  float* dots;    // sums of these slopes times the normalized inputs
+  float* alpha;   // sums of the slopes of alpha
 };
 
 // Sizes of a product. The rows of b and c are `ldb` and `ldc` floats apart; element (i, p) of a is
@@ -93,11 +93,11 @@ struct SequenceKernels {
   // Writes the outputs and, if `gates` is not null, the sigmoids of the normalized inputs.
   void (*dice_rows)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     float* output, float* gates);
-  // Adds the sums over these rows to `sums`. If `gates` is null, computes the gates again.
+  // Adds the sums over the rows of x to `sums`. If `gates` is null, computes the gates again.
   void (*dice_sums)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                     const float* gates, const float* of_output, const DiceSlopes& sums);
-  // Writes the gradient of x. `means` contains the means of slopes and dots, which are 0 if the
-  // moments are constants.
+  // Writes the gradient of x. `means` contains the means of the slopes and of the dots
+  // (DiceSlopes), or zeros if the moments are constants.
   void (*dice_gradient)(int64_t rows, int64_t width, const float* x, const DiceColumns& columns,
                         const float* of_output, const DiceSlopes& means, float* of_x);
   void (*prelu_rows)(int64_t rows, int64_t width, const float* x, const float* alpha,
@@ -116,21 +116,22 @@ struct SequenceKernels {
                              float* of_candidate);
   // Adds a row to each row of x [count, width].
   void (*add_row)(int64_t count, int64_t width, const float* row, float* x);
-  // Adds the sum of the rows of x, or their weighted sum, to a row.
+  // Adds the sum or the weighted sum of the rows of x to the row `sum`.
   void (*sum_rows)(int64_t count, int64_t width, const float* x, float* sum);
   void (*sum_weighted)(int64_t count, int64_t width, const float* weights, const float* x,
                        float* sum);
   // Writes the rows weights[j] * row.
   void (*weigh_rows)(int64_t count, int64_t width, const float* weights, const float* row,
                      float* x);
-  // Writes the product of each row of x with a row, plus `shift`.
+  // Writes the dot product of each row of x and the vector `row`, plus `shift`.
   void (*dot_rows)(int64_t count, int64_t width, const float* x, const float* row, float shift,
                    float* dots);
   // Computes c [m, n] = a [m, k] b [k, n], or c += a b.
   void (*multiply)(const SmallShape& shape, const float* a, const float* b, float* c);
 };
 
-// Returns the kernels for the instruction set `name`, or null if this CPU does not support the set.
+// Returns the kernels for the instruction set `name`, or null if this CPU does not support that
+// instruction set.
 const SequenceKernels* FindSequenceKernels(const char* name);
 // Returns the kernels for the instruction set in MINDSPORE_REC_SIMD, or for the best instruction
 // set of this CPU.

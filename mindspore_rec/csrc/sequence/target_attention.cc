@@ -47,7 +47,7 @@ class TargetForward {
   }
 
  private:
-  // True if each activation needs all rows.
+  // True if each activation needs statistics of all rows of the batch.
   bool Waits() const { return form_.dice && form_.of_batch; }
   template <typename Fn>
   void ForBlocks(const Fn& fn) {

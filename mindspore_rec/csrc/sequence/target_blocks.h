@@ -25,17 +25,18 @@ struct RowBlocks {
   int64_t rows, size, blocks;
 };
 
-// Rows of the matrices x_k for N values: N, filled up to whole blocks.
+// Returns the number of rows of the matrices x_k for N values: N, rounded up to whole blocks.
 int64_t TargetRows(int64_t values);
 
-// Returns memory of the calling thread for at least `floats` floats. Each of the places 0 to 5 is
-// another piece of memory, which stays until the next call with this place.
+// Returns memory of the calling thread for at least `floats` floats. Each `place` from 0 to 5 has
+// its own memory, which is valid until the thread calls BlockMemory with the same `place` again.
 float* BlockMemory(int place, int64_t floats);
 
 // Sets the rows from `count` on to 0.
 void ClearRows(int64_t count, int64_t rows, int64_t width, float* x);
 
-// Calls fn(list, begin, end) for each piece of a list in the rows [first, first + count).
+// Splits the rows [first, first + count) by list, and calls fn(list, begin, end) for the rows
+// [begin, end) of each list.
 template <typename Fn>
 void ForPieces(const Lists& lists, int64_t first, int64_t count, const Fn& fn) {
   const int64_t last = first + count;
@@ -59,10 +60,11 @@ std::vector<std::unique_ptr<BlockProducts>> LayerProducts(BlockProducts::Pass pa
                                                           const TargetForm& form,
                                                           const SplitWeight& split, int64_t rows);
 
-// Copies the rows of a block; rows behind the block's rows become 0.
+// Copies the rows of a block to `to`, and sets the remaining rows of `to` to 0.
 void CopyBlock(const RowBlocks& blocks, int64_t block, int64_t width, const float* from, float* to);
 
-// Writes the pairs of a block, [size, 2 dim]; rows behind the block's rows become 0.
+// Writes the pairs of a block to `pairs` [size, 2 dim], and sets the remaining rows of `pairs` to
+// 0.
 void PairBlock(const TargetForm& form, const Lists& lists, const TargetInputs& inputs,
                const RowBlocks& blocks, int64_t block, float* pairs);
 
@@ -74,8 +76,9 @@ class TargetActivation {
   // Writes the outputs. Dice also writes its gates [rows, width] for `Sums`, unless `gates` is
   // null.
   void Forward(int64_t rows, const float* x, float* output, float* gates = nullptr) const;
-  // Adds the sums over these rows to `sums` [3 width]: first the two sums that the gradient of the
-  // inputs needs, then the gradient of alpha. PReLU has only the last sum, which `Gradient` adds.
+  // Adds the sums over the rows of x to `sums` [3 width]: first the two sums that the gradient of
+  // the inputs needs, then the gradient of alpha. For PReLU, `Sums` adds nothing, and `Gradient`
+  // adds the gradient of alpha.
   void Sums(int64_t rows, const float* x, const float* gates, const float* of_output,
             float* sums) const;
   // Writes the gradient of the inputs. `means` [2 width] are the means over all rows of the first

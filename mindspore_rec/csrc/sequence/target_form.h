@@ -12,11 +12,12 @@ namespace msrec {
 
 struct TargetLayer {
   int64_t width;
-  const float* weight;  // [width, width of the layer before]; of the first layer [width, 4 dim]
+  const float* weight;  // [width, width of the previous layer]; [width, 4 dim] for the first layer
   const float* bias;    // [width]
   const float* alpha;   // [width]
-  // Dice only: the moments, [width] each, by which columns are normalized. If Dice normalizes by
-  // the moments of the batch, the forward pass computes the moments and writes these arrays.
+  // Only for Dice: the mean and the variance [width] by which each column is normalized. If Dice
+  // normalizes by the moments of the batch, the forward pass computes the moments and writes these
+  // arrays.
   float* mean = nullptr;
   float* variance = nullptr;
 };
@@ -27,7 +28,7 @@ struct TargetForm {
   bool of_batch = false;  // true if Dice normalizes by the moments of the batch
   bool softmax = false;   // true if the weights are the softmax of each list's scores
   Precision precision = Precision::kFloat32;
-  float epsilon = 0.0f;  // is added to variances
+  float epsilon = 0.0f;  // added to variances
   std::vector<TargetLayer> layers;
   const float* last_weight = nullptr;  // [width of the last layer]
   float last_bias = 0.0f;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradient of a target attention. Passes over the blocks go from the last layer to the first.
-// Pass k computes the gradient of x_k, of the parameters behind it, and of h_(k-1). A task computes
-// consecutive blocks and adds up their sums for the gradients of parameters.
+// Pass k computes the gradients of x_k, of the weight and bias that x_k is computed from, and of
+// h_(k-1). A task computes consecutive blocks and adds up their sums for the gradients of
+// parameters.
 #include "sequence/target_gradient.h"
 
 #include <memory>
@@ -22,8 +23,8 @@ enum { kFactor, kOfOutput, kOfInput, kOfPairs, kGates };
 
 // Columns of a task's sums for one layer.
 struct LayerSums {
-  int64_t weight;      // [width, width before]; of the first layer [width, 2 dim]
-  int64_t bias;        // [width]; not of the first layer
+  int64_t weight;      // [width, width of the previous layer]; [width, 2 dim] for the first layer
+  int64_t bias;        // [width]; the first layer has none
   int64_t activation;  // [3 width]: see TargetActivation::Sums
 };
 
@@ -97,7 +98,7 @@ class TargetBackward {
       width_ += form_.layers[k].width * before;
       before = form_.layers[k].width;
     }
-    // At most 64 tasks, and fewer if the sums of a task are large.
+    // The number of tasks is at most 64, and smaller if the sums of a task are large.
     constexpr int64_t kMostTasks = 64, kLeastTasks = 4, kMostFloats = 1 << 22;
     const int64_t tasks = std::clamp(kMostFloats / width_, kLeastTasks, kMostTasks);
     tasks_ = std::min(tasks, blocks_.blocks);
@@ -123,8 +124,7 @@ class TargetBackward {
     return matrix + blocks_.first(block) * form_.layers[k].width;
   }
 
-  // Step k computes with x_(k+1) of a block; the step behind the last layer computes with the
-  // scores.
+  // Step k uses x_(k+1) of a block, and the step after the last layer uses the scores.
   void Step(size_t k, float* sums, int64_t block, bool adds) {
     const int64_t count = blocks_.count(block);
     const float* of_input = nullptr;
@@ -153,8 +153,8 @@ class TargetBackward {
     activations_[k - 1].Sums(count, x, gates, of_output, sums + sums_of_[k - 1].activation);
   }
 
-  // Returns the gradient of the last layer's output, and adds to the gradients of the last weight
-  // and bias.
+  // Returns the gradient of the last layer's output for a block, and adds the block's part of the
+  // gradients of `last_weight` and `last_bias` to `sums`.
   float* LastLayer(float* sums, int64_t block, const float* output) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t count = blocks_.count(block), width = form_.layers.back().width;
@@ -189,8 +189,8 @@ class TargetBackward {
     return of_input;
   }
 
-  // Computes the gradients of the first layer's weight of pairs, of the values, and, for each list,
-  // of the candidate and of the row that the list adds to x_1.
+  // Computes the gradients of the values and of the first layer's weight for pairs. For each list,
+  // also computes the gradients of the candidate and of the row that the list adds to x_1.
   void FirstLayer(float* sums, int64_t block, bool adds, const float* of_input) {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -216,13 +216,14 @@ class TargetBackward {
     });
   }
 
-  // Returns the sums of a list that is not whole in a block: of the block's first list or of its
-  // last list. [dim] of the candidate, and then [width] of the row of the list.
+  // Returns the sums for a list that is only partly in the block: the block's first list if `which`
+  // is 0, the last list if `which` is 1. The sums are [dim] for the candidate, followed by [width]
+  // for the row of the list.
   float* Edge(int64_t block, int64_t which) {
     return edges_.data() + (2 * block + which) * (form_.dim + form_.layers[0].width);
   }
 
-  // Adds the sums of lists that are not whole in a block, in the order of the blocks.
+  // Adds up, in the order of the blocks, the sums of lists whose values are in several blocks.
   void AddEdges() {
     const SequenceKernels& kernels = ActiveSequenceKernels();
     const int64_t dim = form_.dim, width = form_.layers[0].width;
@@ -237,7 +238,8 @@ class TargetBackward {
     }
   }
 
-  // Computes the means over all rows of the sums of activation k, for the gradient of its inputs.
+  // Divides the sums of activation k by the number of rows, because the gradient of the
+  // activation's inputs needs the means.
   void Means(size_t k) {
     std::vector<float>& means = means_[k];
     for (size_t c = 0; c < means.size(); ++c) {
@@ -249,7 +251,8 @@ class TargetBackward {
     }
   }
 
-  // Writes the sums of all tasks at a column.
+  // Adds up the columns [column, column + width) of the sums of all tasks, and writes the result to
+  // `target`.
   void SumTasks(int64_t column, int64_t width, float* target) {
     constexpr int64_t kColumns = 1024;
     pool_->ParallelFor((width + kColumns - 1) / kColumns, [&](int64_t piece) {
@@ -330,13 +333,14 @@ class TargetBackward {
   const SplitWeight split_;
   float* const of_scores_;          // [N]
   std::vector<float*> xs_;          // x_1, x_2, ...
-  std::vector<float*> of_outputs_;  // gradients of h_1, h_2, ...; not of the last
+  std::vector<float*> of_outputs_;  // gradients of h_1, h_2, ..., except of the last layer's output
   std::vector<std::unique_ptr<BlockProducts>> products_;
   std::vector<TargetActivation> activations_;
   std::vector<std::vector<float>> means_;
   int64_t tasks_ = 0;
-  int64_t width_ = 0;      // floats of a task's sums
-  int64_t cleared_ = 0;    // the first of these floats; the others are first written, then added to
+  int64_t width_ = 0;    // number of floats of a task's sums
+  int64_t cleared_ = 0;  // the first `cleared_` floats are cleared; a task's first block writes the
+                         // other floats
   int64_t last_sums_ = 0;  // column of the sums for the last weight and bias
   std::vector<LayerSums> sums_of_;
   AlignedMemory large_sums_;

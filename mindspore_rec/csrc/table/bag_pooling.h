@@ -15,9 +15,9 @@ namespace msrec {
 
 class BagPooling {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows with the kernels in `rows`, which replace the kernels for the table's number
+  // Combines rows with the kernels in `rows`, and not with the kernels for the table's number
   // types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
@@ -36,8 +36,8 @@ class BagPooling {
                const float* unknown, float* out);
 
   const TableCore& core_;
-  const RowKernels* const rows_ = nullptr;  // null: the kernels of the table's rows
-  Buffer<uint32_t> row_of_pos_;             // by position of the lookup
+  const RowKernels* const rows_ = nullptr;  // null to use the kernels of the table's rows
+  Buffer<uint32_t> row_of_pos_;             // indexed by position in the lookup
 };
 
 }  // namespace msrec

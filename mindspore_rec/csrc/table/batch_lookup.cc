@@ -70,11 +70,12 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
   if (moved && core_.cache != nullptr) {
     core_.cache->host.Promote(batch, LookupPurpose::kTrain);
   } else {
-    // ReserveRows allocates memory only if other lookups have used the memory that this lookup had
-    // reserved.
+    // ReserveRows allocates memory only if other lookups have used the memory that was reserved for
+    // this lookup.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
-  // After the probe, another lookup may have inserted some of the batch's keys.
+  // After the batch's index entries were read, another lookup may have inserted some of the batch's
+  // keys.
   batch->probed = false;
   Fetch(batch, LookupPurpose::kTrain, true, unknown, out);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchLookup: finds the rows of a batch and copies the rows' values to the output (unique | fetch
-// rows | expand). Each shard passes through all stages while the shard's data is in the processor's
-// cache. BatchLookup is a part of a table; the caller must hold the table's mutex.
+// BatchLookup: finds the rows of a batch and copies the rows' values to the output. The stages are
+// to make the keys unique, to find the keys' rows, and to copy the values. Each shard passes
+// through all stages while the shard's data is in the processor's cache. BatchLookup is a part of a
+// table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace msrec {
 
 class BatchLookup {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit BatchLookup(TableParts* core) : core_(*core) {}
 
-  // Fill batch->row as `purpose` requires. Unless `out` is null, copy the rows' values to out
+  // Fill batch->row as `purpose` requires. If `out` is not null, copy the rows' values to out
   // [batch->n, dim]. For a key without a row, the output is `unknown`; for a dropped id, the output
   // is zeros. If Run throws, no row and no count has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
@@ -29,8 +30,8 @@ class BatchLookup {
   // insert.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
-  // rows since Prepare. If `moved` is true, Finish may throw an exception; in this case, the table
-  // has not changed.
+  // rows since Prepare. Finish throws an exception only if `moved` is true, and then leaves the
+  // table unchanged.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:
@@ -42,7 +43,8 @@ class BatchLookup {
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
              const RowsOut& out);
   // For each key of one shard that is in the vocabulary and was never trained, set batch->row to a
-  // row with the key's first value. Requires that batch->copies has room for one row per position.
+  // row with the key's first value. Requires that batch->copies has memory for one row per
+  // position.
   void ReadUnseen(Batch* batch, int shard);
 
   TableParts& core_;

@@ -29,7 +29,10 @@ Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """A call on the remote tier failed. If the class is exactly RemoteError, a retry fails too."""
+    """A call on the remote tier failed.
+
+    If the error's class is RemoteError itself, and not a subclass, a retry fails, too.
+    """
 
 
 class RemoteUnavailableError(RemoteError):

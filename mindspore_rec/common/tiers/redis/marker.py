@@ -24,8 +24,8 @@ class Markers:
         token: 16 random bytes, new each time the tier is opened.
         sent: for each bucket, the sequence number of the last write command that was sent. A retry
             of a command has the same number as the first attempt. Each command has a different
-            number. So the loss of the last command is detected even if one write consists of
-            several commands.
+            number, so the loss of the last command is detected even if a write consists of several
+            commands.
         confirmed: for each bucket, the sequence number of the last write that the server confirmed.
     """
 
@@ -59,7 +59,7 @@ class Markers:
         Args:
             bucket: the bucket.
             marker: token and number from HMGET.
-            least: the bucket's number in `confirmed` before the marker was requested.
+            least: the value of `confirmed` for this bucket before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.

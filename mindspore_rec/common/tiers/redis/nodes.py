@@ -26,12 +26,12 @@ class Nodes:
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
         greet: function that is called with each new connection before the connection is used. The
-            function's second argument is True if the connection will transfer rows.
+            second argument of `greet` is True if the connection will transfer rows.
 
     Attributes:
         homes: address of the server of each bucket.
         stale: True if `homes` must be read from the cluster again.
-        epoch: number of changes of `homes`. Connections of an earlier epoch are closed.
+        epoch: how often `homes` has changed. Connections of an earlier epoch are closed.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Nodes:
     def take(self, address: Address, greet: bool) -> Link:
         """Return an idle or new connection.
 
-        Without `greet`, return a new connection for commands that transfer no rows.
+        If `greet` is False, return a new connection, which is only for commands that transfer no
+        rows.
         """
         with self._lock:
             kept = self._idle.get(address)
@@ -83,7 +84,7 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Ask the server to close a broken connection, and so to drop the commands it has not read.
+        """Ask the server to close a broken connection and to drop its unread commands.
 
         If the connection stayed open, a server that hung for a while could run old writes after
         newer writes.
@@ -106,7 +107,7 @@ class Nodes:
         link.close()
 
     def broken(self, link: Link) -> None:
-        """Close a connection that failed, and all idle connections to its server."""
+        """Close a connection that failed, and all idle connections to the same server."""
         link.close()
         with self._lock:
             if link.client_id is not None and link.server is not None:

@@ -2,8 +2,8 @@
 """Forms that replies of a server must have.
 
 A Redis server always answers a command in the same form. A proxy, or a server that is not Redis,
-may answer in another form. If an answer has another form, the tier must raise an error before it
-uses the answer.
+may answer in another form. The tier checks the form of each answer, and raises an error before it
+uses an answer of a wrong form.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def is_anything(reply: Any) -> bool:
 
 
 def is_count(reply: Any) -> bool:
-    """Return True if a reply is a number of fields, as for HLEN, HSET and HDEL."""
+    """Return True if a reply is a number of fields, such as a reply to HLEN, HSET or HDEL."""
     return type(reply) is int and reply >= 0
 
 
 def is_value(reply: Any) -> bool:
-    """Return True if a reply is the value of one field, as for HGET."""
+    """Return True if a reply is the value of one field, such as a reply to HGET."""
     return reply is None or isinstance(reply, bytes)
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of the values of `number` fields, as for HMGET.
+    """Return the form of a reply with the values of `number` fields, such as a reply to HMGET.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)
@@ -48,7 +48,7 @@ def is_fields(number: int) -> Form:
 
 
 def is_page(reply: Any) -> bool:
-    """Return True if a reply is a cursor plus alternating names and values, as for HSCAN.
+    """Return True if a reply is a cursor with alternating names and values, as a reply to HSCAN is.
 
     Example:
         >>> is_page([b"0", [b"name", b"value"]]), is_page([b"x", []])

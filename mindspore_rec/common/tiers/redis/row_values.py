@@ -2,7 +2,8 @@
 """Rows as values on the server: the bytes of a row, then a checksum.
 
 Version 0.1 wrote only the bytes of a row. A value without a checksum is recognised by its length.
-With `leftover="keep"`, such values are legal. Each row that this version writes has a checksum.
+With `leftover="keep"`, values without a checksum are legal. Each row that this version writes has a
+checksum.
 """
 
 from __future__ import annotations

@@ -7,24 +7,24 @@ The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C 
 A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
 `emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
 that owns the bucket, and `s`, the sequence number of the last command that wrote to the bucket.
-Version 0.1 wrote values of `row_bytes` bytes without a checksum. Present values have a checksum and
-are 4 bytes longer. With `leftover="keep"`, both kinds of values are legal, and each value that is
-written again gets a checksum. With other values of `leftover`, a value without a checksum is
-illegal. (So with `leftover="keep"`, a value that lost exactly its checksum is read as a value of
-version 0.1.)
+Version 0.1 wrote values of `row_bytes` bytes without a checksum. Later versions write values with a
+checksum, which are 4 bytes longer. With `leftover="keep"`, values with and without a checksum are
+legal, and each value that is written again gets a checksum. With other values of `leftover`, a
+value without a checksum is illegal. (So with `leftover="keep"`, a value that lost exactly its
+checksum is read as a value of version 0.1.)
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
   bit of the row or of the row's checksum has changed on the server. A row under a wrong key is
   damaged too. A damaged row may be overwritten or erased, and the tier may be cleared.
-* A read never returns an old row. The marker is read with each read of rows. The marker is also
-  read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
+* A read never returns an outdated row. The marker is read with each read of rows. The marker is
+  also read on each new connection, before any rows are transferred. `RowsLostError` is raised if a
   server restarted empty or with an older state (a snapshot, a lagging replica), or if a bucket was
   deleted. A value of an illegal length raises `RowDamagedError`. A lost or damaged row is never
   reported as "not found".
 * A second writer with `leftover="refuse"` is refused, because the buckets contain the token of the
-  first writer. A second writer with another value of `leftover` takes over the buckets. After that,
-  reads of the first writer raise `RowsLostError`.
+  first writer. A second writer with another value of `leftover` takes over the buckets. After the
+  takeover, reads of the first writer raise `RowsLostError`.
 * Calls are retried with growing pauses, up to `retry_seconds`. Calls are retried while a server is
   unreachable, hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves
   slots. A failed write may be repeated. After a failed write, the rows that were not written are
@@ -88,12 +88,14 @@ class RedisTier:
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
         row_bytes: bytes of a row, 1 to 2**26.
-        generation: part of the keys' names. Rows of another generation are not found. Default: 0.
+        generation: number that is part of the names of the keys on the server. A tier finds only
+            rows of its own generation. Default: 0.
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
-        timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
+        timeout: seconds that one answer of a server may take. Default: the value in `url`, or 5 if
+            `url` has none.
         retry_seconds: seconds for which a call retries before it raises an error. Default: the
-            URL's value, or 30.
+            value in `url`, or 30 if `url` has none.
         worker: index of this worker; each worker stores separate rows. Default: 0.
         workers: number of workers. Rows that were written by a different number of workers are not
             found. Default: 1.
@@ -262,8 +264,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply contains the number of new rows. If a write was retried, the first reply
-        # was lost.
+        # The first reply contains the number of new rows. If a write was retried, the number of new
+        # rows is not known.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -338,8 +340,8 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # Without a run id, a restart would be undetected. So read the whole bucket with one
-                # command.
+                # One command reads the whole bucket, because a restart between two commands would
+                # not be detected without a run id.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)
@@ -371,7 +373,7 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def discard(self) -> None:
-        """Delete all rows and keys of the tier on the server. Afterwards, only `close` is legal."""
+        """Delete the tier's rows and keys on the server; after this, only `close` is legal."""
         with self._write_lock:
             unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
             self._client.run(unlinks, greet=False)
@@ -384,7 +386,8 @@ class RedisTier:
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # The counts need no network call. After a failed write, `size()` is more exact than `rows`.
+        # Reading the counts needs no call to the server. After a failed write, `rows` is an
+        # estimate, and `size()` is exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:

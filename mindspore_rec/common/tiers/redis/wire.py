@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name buckets, and pack commands of Redis' protocol with NumPy.
 
-Every field has 8 bytes. Every value of a table has the same length: a row and its checksum. So a
-command is a matrix of bytes, and needs no Python object per row.
+Every field has 8 bytes. Every value of a table has the same length: a row and its checksum. A
+command is thus a matrix of bytes, and needs no Python object per row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """Piece: the rows `start:stop` of one command, if all rows are sorted by bucket."""
+    """Piece: the rows of one command, a slice `start:stop` of the rows sorted by bucket."""
 
     bucket: int
     start: int
@@ -111,7 +111,7 @@ class Packer:
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
         """Return a matrix with one line per key.
 
-        The first 12 bytes of a line are the packed field.
+        The first 12 bytes of a line are the field and its length in Redis' protocol.
         """
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fetches: maps numbers to the prefetched batches that are not released yet. The prefetcher reads
-// rows from lower tiers without the table's mutex. A row may change during such a read. So Fetches
-// records every change of rows in lower tiers and invalidates the copies that were read.
+// rows from lower tiers without the table's mutex. Because a row may change while the prefetcher
+// reads the row, Fetches records every change of rows in lower tiers and invalidates the copies
+// that were read.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +19,12 @@ namespace msrec {
 struct Fetch {
   int64_t number = 0;
   std::vector<int64_t> ids;
-  bool ready = false;      // its rows are in host memory, or it failed
-  bool cancelled = false;  // the table was cleared or laid out anew
+  bool ready = false;      // true if the rows are in host memory or the prefetch failed
+  bool cancelled = false;  // true if the table was cleared or the rows got another layout
   std::exception_ptr error;
-  std::vector<int64_t> absent;       // sorted: keys without a row in a lower tier
-  std::vector<int64_t> invalidated;  // keys whose rows there changed since they were read
-  size_t sorted = 0;                 // of invalidated, the first so many are sorted
+  std::vector<int64_t> absent;       // keys without a row in a lower tier, sorted
+  std::vector<int64_t> invalidated;  // keys whose rows in lower tiers have changed since the read
+  size_t sorted = 0;                 // the first `sorted` keys of `invalidated` are sorted
 
   bool Invalidated(int64_t key) {
     if (sorted != invalidated.size()) {

@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// A call with many keys is split into parts; each part has a quarter as many keys as the host
-// memory has rows. Between two parts, rows can be demoted.
+// A call with many keys is split into parts, so that rows can be demoted between two parts. The
+// number of keys in a part is a quarter of the number of rows that fit into host memory.
 constexpr int64_t kParts = 4;
 
 class Stopwatch {
@@ -99,7 +99,7 @@ std::vector<int64_t> HostRows::AbsentKeys(const Batch& batch, const PendingRows&
                                           const std::vector<uint32_t>* missing,
                                           const std::vector<uint32_t>& at, const bool* found) {
   std::vector<int64_t> absent = pending.absent;
-  size_t next = 0;  // `at` has some of the missing, in their order
+  size_t next = 0;  // `at` contains some of the missing positions, in the same order
   for (int s = 0; s < kNumShards; ++s) {
     for (const uint32_t i : missing[s]) {
       const bool read = next < at.size() && at[next] == i;
@@ -107,7 +107,7 @@ std::vector<int64_t> HostRows::AbsentKeys(const Batch& batch, const PendingRows&
       next += read;
     }
   }
-  if (!pending.absent.empty()) {  // or they are distinct
+  if (!pending.absent.empty()) {  // if empty, the keys are already distinct
     std::sort(absent.begin(), absent.end());
     absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
   }
@@ -145,12 +145,12 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && upper_.KeepsDigest()) {
-      // The digest of a replaced row must be subtracted, so the row is read first.
+      // Read a row before it is replaced, because the row's digest must be subtracted.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;
       } catch (const RowDamaged&) {
-        upper_.DropDigest();  // to replace such a row is how it is mended
+        upper_.DropDigest();  // replacing a damaged row repairs the row
       }
     }
     if (replaces || found == nullptr) tiers_.Read(keys, replaces ? nullptr : &rows, &found);
@@ -209,7 +209,7 @@ void HostRows::ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
     std::memcpy(next, rows.data() + j * stride, stride);
     const char* row = msrec::ReadThrough(upper_.context(), next);
     batch->row[at[j]] = const_cast<char*>(row);
-    if (row != nullptr) next += stride;  // one that is due leaves its place to the next
+    if (row != nullptr) next += stride;  // a null row does not need its block
   }
   for (int s = 0; is_static && s < kNumShards; ++s) {
     for (const uint32_t i : missing[s]) {

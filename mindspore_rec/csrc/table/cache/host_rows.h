@@ -23,32 +23,33 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Return the number of keys in each part of a call with many keys. A part is a fraction of the
-  // capacity, so that rows can be demoted between two parts.
+  // A call with many keys is split into parts; return the number of keys in a part. A part has
+  // fewer keys than host memory has rows, so that rows can be demoted between two parts.
   size_t PartKeys() const;
 
-  // Make the keys of the batch unique and find their rows. Promote the rows that are in lower
-  // tiers; for evaluation, copy these rows into batch->copies instead. Make room for the rows that
-  // the shards will insert. Unless `pending` is null, also keep room for the rows in `pending`, and
-  // add the batch's absent keys to `pending`. Throws if a tier fails or if host memory is too
-  // small. May also throw std::bad_alloc.
+  // Make the keys of the batch unique and find their rows. For training, promote the rows that are
+  // in lower tiers; for evaluation, copy these rows into batch->copies. Demote rows to make room
+  // for the rows that the shards will insert. If `pending` is not null, also reserve space for the
+  // pending rows, and add the batch's absent keys to `pending`. Throws if a tier fails or if host
+  // memory is too small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Demote rows to make room in host memory for `rows` new rows; return the number of new rows that
-  // fit. If `prefetching` is true, the number may be smaller than `rows`, because rows for earlier
-  // batches are not demoted. If `prefetching` is false and not all rows fit, throws
+  // fit. If `prefetching` is true, fewer than `rows` new rows may fit, because rows that earlier
+  // prefetched batches need are not demoted. If `prefetching` is false and not all rows fit, throws
   // std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
-    uint64_t looked_up = 0;        // distinct keys of training lookups
-    uint64_t hits = 0;             // of which were in host memory
-    uint64_t misses = 0;           // of which had to be read from a lower tier by the lookup itself
+    uint64_t looked_up = 0;  // distinct keys of training lookups
+    uint64_t hits = 0;       // keys of looked_up with a row in host memory
+    uint64_t misses = 0;  // keys of looked_up whose rows the lookup itself had to read from a lower
+                          // tier
     uint64_t demoted = 0;          // rows
     double lookup_wait = 0.0;      // seconds that training lookups waited for lower tiers
     uint64_t evaluated = 0;        // distinct keys of lookups that change nothing
-    uint64_t read_in_host = 0;     // of which were in host memory
-    uint64_t read_below = 0;       // of which were found in a lower tier
-    double evaluation_wait = 0.0;  // seconds that these lookups waited for lower tiers
+    uint64_t read_in_host = 0;     // keys of `evaluated` with a row in host memory
+    uint64_t read_below = 0;       // keys of `evaluated` with a row in a lower tier
+    double evaluation_wait = 0.0;  // seconds that lookups of `evaluated` waited for lower tiers
   };
   const Stats& stats() const { return stats_; }
 
@@ -56,7 +57,7 @@ class HostRows {
   // Demote about `rows` rows, beginning with the lowest priority, and return the number of demoted
   // rows. Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys in `pending` and in the batch for which no tier has a row. `at` contains the
+  // Return the keys in `pending` and in the batch that have no row in any tier. `at` contains the
   // positions of the keys that were searched in lower tiers.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,

@@ -13,7 +13,7 @@ namespace {
 // eviction as missing.
 constexpr size_t kLeastOfSlice = 64;
 constexpr size_t kMostOfSlice = 2048;
-constexpr size_t kSampled = 8;  // rows looked at for one that is over the capacity
+constexpr size_t kSampled = 8;  // rows that are compared for each row to evict
 
 }  // namespace
 
@@ -33,7 +33,8 @@ size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
   tiers_.Read(keys, &rows, &found);
   const size_t stride = upper_.context().layout.stride();
   std::vector<int64_t> victims;
-  std::vector<std::pair<const char*, EvictionReason>> of;  // each victim's block, and why it goes
+  std::vector<std::pair<const char*, EvictionReason>> of;  // each victim's block, and the reason of
+                                                           // the eviction
   for (size_t i = 0; i < keys.size(); ++i) {
     char* block = rows.data() + i * stride;
     if (!found[i] || upper_.Holds(keys[i])) continue;
@@ -122,7 +123,7 @@ void LowerEviction::EvictSlice() {
 uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
   uint64_t evicted = 0;
   bool whole_walk =
-      false;  // the walk sees every row: nothing waits in the queue, and it is a new one
+      false;  // true if the walk visits every row: the walk is new, and the queue is empty
   std::vector<int64_t> keys;
   std::vector<char> blocks;
   const size_t stride = upper_.context().layout.stride();

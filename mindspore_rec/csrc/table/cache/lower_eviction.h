@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerEviction: evicts rows that are only in lower tiers. Lookups treat rows that are due for
-// eviction as missing. So a slow sweep, one slice per step, suffices to free the space of rows due
-// for eviction. If the table exceeds its capacity, the evicted rows are chosen from a sample of
-// rows that the sweep visits. LowerEviction is a part of a table; the caller must hold the table's
-// mutex.
+// eviction as missing, so a slow sweep, one slice per step, suffices to free the space of these
+// rows. If the table exceeds its capacity, the evicted rows are chosen from a sample of rows that
+// the sweep visits. LowerEviction is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,8 @@ class LowerEviction {
   // Requires: upper and tiers outlive this object.
   LowerEviction(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
-  // Restart the sweep at the first row, because the horizon has moved.
+  // Restart the sweep at the first row. Call Trigger when the time at which ages are measured has
+  // changed.
   void Trigger();
   // Evict the rows that are due for eviction in the slice that the sweep visits in this step. If a
   // tier fails, a later step tries again.
@@ -32,7 +32,7 @@ class LowerEviction {
   // Evict all rows that are due for eviction. If `norms` is true, also evict all rows with a small
   // norm.
   void EvictAll(bool norms);
-  // EvictAll() after a trigger.
+  // Do the same as EvictAll, and end the sweep that Trigger has started.
   void EvictTriggered(bool norms);
   // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
@@ -44,17 +44,17 @@ class LowerEviction {
   // Count a failure of a step's eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Return how many times a failing tier has delayed a part of a step's eviction.
+  // Return the number of steps in which a tier failed during eviction.
   uint64_t failures() const { return failures_; }
 
  private:
-  // Visit about `rows` rows, and evict rows as EvictAll does. Returns true if the sweep has reached
-  // the end.
+  // Visit about `rows` rows, and evict the rows that EvictAll would evict. Returns true if the
+  // sweep has reached the end.
   bool EvictNext(size_t rows, bool norms);
 
   UpperTier& upper_;
   LowerTiers& tiers_;
-  bool sweeping_ = false;  // with Eviction::on_trigger: not all rows have been looked at
+  bool sweeping_ = false;  // with Eviction::on_trigger: true until the sweep has visited all rows
   uint64_t failures_ = 0;
 };
 

@@ -60,8 +60,8 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only after the queue has accepted the keys. If the queue is full and the tier
-  // fails, the copies must still be erased.
+  // Forget the keys only after the queue has accepted the keys. If the tier fails while the queue
+  // is full, a later call must still erase the copies.
   upper_.ForgetDeparted();
 }
 
@@ -100,7 +100,7 @@ void LowerTiers::DrainIfPossible() {
   try {
     Queue().Drain();
   } catch (const std::runtime_error&) {
-  } catch (const std::bad_alloc&) {  // of the queue's thread too
+  } catch (const std::bad_alloc&) {  // also of the queue's thread
   }
 }
 
@@ -121,7 +121,7 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
       if (upper_.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
-      ReadThrough(upper_.context(), block);  // with its time
+      ReadThrough(upper_.context(), block);  // also sets the event time
       rows.emplace_back(keys[i], block);
     }
     if (!rows.empty()) fn(rows);
@@ -137,13 +137,14 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain the queue first: if the tier fails, Flush throws here, before it queues all rows again.
+  // First drain the queue: if the tier fails, Drain throws an exception before all rows are queued
+  // again.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));
   });
   OnTier([&] { Queue().Flush(); });
-  DrainStale();  // or the next run might find what this one has left behind
+  DrainStale();  // so that the next run does not find rows that this run has left behind
 }
 
 void LowerTiers::Clear() {
@@ -168,7 +169,7 @@ void LowerTiers::Clear() {
 LowerTiers::Relaid LowerTiers::Relay(const RowLayout& layout) {
   Relaid relaid;
   if (queue_ == nullptr) return relaid;
-  DrainStale();  // of this generation too, where an attempt has failed
+  DrainStale();  // also clears the tiers of a failed earlier attempt
   stale_.reserve(2);
   relaid.chain = OpenChain(generation_ + 1, layout.stride());
   relaid.queue = std::make_shared<WriteBehind>(relaid.chain, kQueueBytes);
@@ -211,7 +212,7 @@ std::shared_ptr<WriteBehind> LowerTiers::Adopt(Relaid relaid) noexcept {
 
 void LowerTiers::DropStale(std::shared_ptr<WriteBehind> queue) {
   if (queue == nullptr) return;
-  stale_.push_back(std::move(queue));  // Relay made room
+  stale_.push_back(std::move(queue));  // cannot fail, because Relay reserved memory
   try {
     DrainStale();
   } catch (const std::exception&) {

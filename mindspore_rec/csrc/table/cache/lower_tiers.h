@@ -31,8 +31,8 @@ namespace msrec {
 
 class LowerTiers {
  public:
-  static constexpr size_t kPartRows = 16384;  // rows of one write
-  static constexpr size_t kScanRows = 4096;   // rows of one read of a walk
+  static constexpr size_t kPartRows = 16384;  // rows per write
+  static constexpr size_t kScanRows = 4096;   // rows per read of a walk
 
   // Requires: upper outlives this object.
   LowerTiers(UpperTier* upper, CacheSettings settings)
@@ -55,37 +55,38 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the rows in the tiers; the walk leaves out the queue. Set `keys` and
-  // `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk; the
-  // next call then begins a new walk. Requires Queue().
+  // Continue a slow walk over the rows in the tiers. The walk does not visit the queue. Set `keys`
+  // and `rows` to the next rows, about `most` rows in total. Returns false at the end of the walk;
+  // the next call then begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
-  // Continue the walk that checks every row, and read about `most` further rows. Returns the number
+  // Continue the walk that checks every row, and read about `most` further rows. Return the number
   // of rows that were read, and true if the walk has ended (TierScrub::Look). If the tiers have
   // never been opened, the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. The table calls this method before it reads,
-  // writes or walks over rows in the tiers.
+  // Erase the copies of rows that have been removed from the table. The table calls EraseDeparted
+  // before it reads, writes or walks over rows in the tiers.
   void EraseDeparted();
-  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read the
-  // rows that were found.
+  // Set found[i] to true if a lower tier has a row of keys[i]. If `rows` is not null, also copy the
+  // rows to `rows`.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
   // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
   // the queue.
   std::string TierOf(int64_t key) const;
-  // Write rows. If a prefetch is reading one of the written rows, the prefetch will drop its copy
-  // of the row.
+  // Write rows. If a prefetch is reading one of the written rows, the prefetch drops the outdated
+  // copy of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. The rows stay in the queue if a tier is full
   // or unavailable, or if memory is short. All rows of the table can be read even while some rows
   // are still in the queue.
   void DrainIfPossible();
-  // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
+  // Call fn for each part of the rows that are in a lower tier only. Rows that are due for eviction
+  // are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
-  // Write every row to the tiers, including the rows in host memory. In tiers that promise
-  // durability, the rows survive kill -9 after Flush.
+  // Write every row to the tiers, including the rows in host memory. After Flush, a tier that
+  // promises durability keeps the rows even if the process is killed (kill -9).
   void Flush();
   // Erase every row. If Clear throws, no row has been erased.
   void Clear();
@@ -95,9 +96,9 @@ class LowerTiers {
   // Copies of the rows, stored in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
-    std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
+    std::shared_ptr<WriteBehind> queue;  // null if no tier was ever opened
     int64_t rows = 0;
-    std::vector<int64_t> keys;  // where changes are recorded
+    std::vector<int64_t> keys;  // the keys of all rows, if changes are recorded
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
@@ -108,8 +109,8 @@ class LowerTiers {
   // queue's thread, by Flush, by the next change of the layout, and by Close. Until the tiers are
   // cleared, the old rows occupy space but have no other effect. The table never reads the old
   // rows: a generation is opened a second time only after its rows have been cleared. Flush throws
-  // as long as the old rows exist. So if this run ends with a successful Flush, a later run cannot
-  // find old rows.
+  // an exception as long as the tiers with old rows are not cleared. If this run ends with a
+  // successful Flush, a later run cannot find rows of an earlier layout.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -134,16 +135,16 @@ class LowerTiers {
   UpperTier& upper_;
   const CacheSettings settings_;
   int generation_ = 0;
-  std::shared_ptr<TierChain> chain_;  // null until it is first needed
+  std::shared_ptr<TierChain> chain_;  // null before the first use
   std::shared_ptr<WriteBehind> queue_;
   int64_t rows_ = 0;
   Fetches fetches_;
-  std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
+  std::unique_ptr<TierScan> sweep_;  // null if the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. A tier that is no longer read stores rows in
-  // an earlier layout, or in a new layout that could not be completed. A queue in this list
-  // contains only the request to clear the queue's tier. The queue repeats this request until it
-  // succeeds. Flush and the next change of the layout wait until all queues in this list are empty.
+  // Queues in front of tiers that are no longer read. A tier is no longer read if its rows have an
+  // earlier layout, or a new layout that could not be completed. A queue in this list contains only
+  // the request to clear the queue's tier. The queue repeats this request until it succeeds. Flush
+  // and the next change of the layout wait until all queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

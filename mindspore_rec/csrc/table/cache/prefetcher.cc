@@ -38,7 +38,7 @@ void Prefetcher::StartThreads() {
     try {
       thread = StartThread("read ahead", [this] { Main(); });
     } catch (const std::runtime_error& error) {
-      if (&thread != &threads_[0]) return;  // the first one reads all batches
+      if (&thread != &threads_[0]) return;  // the first thread reads all batches
       throw std::runtime_error(upper_.Where(error.what()));
     }
   }
@@ -90,7 +90,8 @@ void Prefetcher::Stop(std::unique_lock<std::mutex>* lock) {
 void Prefetcher::Main() {
   YieldToOperators();
   const DefaultFloatMode float_mode;
-  const ThreadPool::Alone alone;  // operators need the workers
+  const ThreadPool::Alone alone;  // this thread works alone, because operators need the worker
+                                  // threads
   Batch batch;
   TableMutex::Hold hold(upper_.mutex());
   std::unique_lock<std::mutex>& lock = *hold.lock();
@@ -103,7 +104,8 @@ void Prefetcher::Main() {
       FetchRows(&lock, fetch.get(), &batch);
 #ifdef __GLIBCXX__
     } catch (abi::__forced_unwind&) {
-      throw;  // Python ends a thread so that asks for its lock while it shuts down
+      throw;  // Python ends a thread in this way if the thread requests the GIL during Python's
+              // shutdown
 #endif
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
@@ -130,7 +132,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
   tiers_.EraseDeparted();
   const std::shared_ptr<WriteBehind> queue = tiers_.SharedQueue();
-  // From here on, record which rows change, because a row may change during the read.
+  // From here on, record which rows change, because a row may change while this thread reads the
+  // lower tiers.
   fetch->invalidated.clear();
   fetch->sorted = 0;
   std::vector<char> rows(keys.size() * upper_.context().layout.stride());
@@ -140,9 +143,9 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     tiers_.OnTier([&] { queue->Read(keys.data(), keys.size(), rows.data(), found.get()); });
     lock->lock();
     if (stop_ || fetch->cancelled) return;
-    // During the read, a row may have been promoted and then removed from the table. EraseDeparted
-    // records the removal. If the removal were not recorded, the outdated copy would insert the
-    // removed row again.
+    // While this thread read the lower tiers, a row may have been promoted and then removed from
+    // the table. EraseDeparted records the removal. If the removal were not recorded, promoting the
+    // outdated copy would insert the removed row again.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());
@@ -157,7 +160,7 @@ void Prefetcher::PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys,
       fetch->absent.push_back(keys[j]);
       continue;
     }
-    // A lookup or another batch may have promoted the row during the read.
+    // A lookup or another batch may have promoted the row while this thread read the lower tiers.
     const bool held = upper_.HoldAhead(keys[j], number);
     if (!held && !fetch->Invalidated(keys[j])) kept.push_back(j);
   }

@@ -3,13 +3,13 @@
 // Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
 // then promotes the rows to host memory. The rows stay in host memory until the batch is released,
-// unless a step needs the memory for other rows. Copies of rows that have changed since the read
+// unless a step needs the memory for other rows. Copies of rows that changed after they were read
 // are dropped (Fetches). To keep a slow disk busy, two threads are used: while one thread reads
 // rows, the other thread makes keys unique or promotes rows. The threads are started when the first
 // batch is added.
 //
 // The caller must hold the table's mutex. If a method has a `lock` argument, the method releases
-// this lock while it waits.
+// this lock during a wait.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class Prefetcher {
   // Release batch `number` and all earlier batches. Throws std::invalid_argument if no batch ever
   // had this number.
   void Release(int64_t number);
-  // End the threads, and make all calls of Wait return. The table must be closed already.
+  // End the threads, and make all calls of Wait return. Requires: the table is closed.
   void Stop(std::unique_lock<std::mutex>* lock);
 
   // Return the number of promoted rows, and the total time of all waits in seconds.
@@ -69,12 +69,12 @@ class Prefetcher {
   LowerTiers& tiers_;
   HostRows& host_;
   std::array<std::thread, kThreads> threads_;
-  std::condition_variable wake_;   // the threads
-  std::condition_variable ready_;  // those who wait for a batch
+  std::condition_variable wake_;   // wakes the threads
+  std::condition_variable ready_;  // wakes the calls that wait for a batch
   std::deque<std::shared_ptr<Fetch>> queued_;
   int64_t next_number_ = 1;
   bool stop_ = false;
-  int waiters_ = 0;  // calls that wait on ready_, and look at this when they wake
+  int waiters_ = 0;  // calls that wait on ready_, and read this object when they wake up
   uint64_t promoted_ = 0;
   double waited_ = 0.0;
 };

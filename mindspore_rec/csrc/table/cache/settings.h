@@ -22,13 +22,15 @@ struct LevelConfig {
   // Open the tier for rows of `row_bytes` bytes. A tier of a new generation has no rows of earlier
   // generations.
   std::function<std::shared_ptr<Tier>(size_t row_bytes, int generation)> open;
-  int64_t max_rows = -1;  // what is over it goes to the next level; -1: no limit
+  int64_t max_rows = -1;  // further rows go to the next level; -1: no limit
 };
 
 struct CacheSettings {
-  int64_t host_rows = -1;   // most rows in host memory; -1: no limit
-  int64_t host_bytes = -1;  // the same in bytes of rows and index; -1: no limit
-  bool by_count = false;    // demote rows of the smallest count first, not rows of the oldest step
+  int64_t host_rows = -1;   // maximum number of rows in host memory; -1: no limit
+  int64_t host_bytes = -1;  // maximum number of bytes of rows and index in host memory; -1: no
+                            // limit
+  bool by_count = false;  // true to demote the rows with the smallest count first, and not the rows
+                          // last used earliest
   std::vector<LevelConfig> levels;
 };
 

@@ -9,8 +9,8 @@
 namespace msrec {
 namespace {
 
-// Number of counters that are compared when one of these counters must be dropped. The counter with
-// the lowest count is dropped; among equal counts, the oldest counter is dropped.
+// Number of counters that are compared when one counter must be dropped. The counter with the
+// lowest count is dropped; among equal counts, the oldest counter is dropped.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {
@@ -54,7 +54,7 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
   if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
-  // If an earlier threshold was higher, some keys may still have counters.
+  // Some keys may still have counters from a time with a higher threshold.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
   *before = id == Index::kNone ? 0 : Meta(store_.Row(id))->count;
@@ -102,7 +102,7 @@ void Candidates::Import(uint64_t hash, const RowMeta& counter) {
 }
 
 bool Candidates::AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* before) {
-  const uint64_t hash = HashKey(key);  // sketches are exported: a constant hash
+  const uint64_t hash = HashKey(key);  // a constant hash function, because sketches are exported
   const Admission& admission = context_->admission;
   const uint32_t epoch = context_->epochs.number;
   *before = sketch_.Estimate(hash, epoch);

@@ -70,11 +70,11 @@ class Candidates {
   void DropOne();
 
   const ShardContext* context_;
-  const int64_t bound_;  // of this shard's counters; -1: none
+  const int64_t bound_;  // maximum number of this shard's counters; -1: no limit
   SlabStore store_;      // metadata only
   std::unique_ptr<Index> index_;
   CountingSketch sketch_;
-  uint32_t hand_ = 0;  // where the search for a counter to give up goes on
+  uint32_t hand_ = 0;  // place at which the next search for a counter to drop begins
 };
 
 }  // namespace msrec

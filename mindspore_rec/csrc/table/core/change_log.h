@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
-// Recording begins at the first mark. A row's `dirty` bit is set if its key is already recorded in
-// the current epoch. So a hot key adds only one entry per epoch. Not thread safe; each object
-// belongs to one shard.
+// ChangeLog: for each epoch, the keys of a shard that were written, looked up in training, or
+// deleted. Recording begins with the first epoch. A row's `dirty` bit is set if its key is already
+// recorded in the current epoch, so a frequent key adds only one entry per epoch. Not thread safe;
+// each object belongs to one shard.
 #pragma once
 
 #include <algorithm>

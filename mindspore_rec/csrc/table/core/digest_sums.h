@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
-// row becomes due for eviction as time passes, without a write. So if rows are evicted by age, the
-// class keeps a separate sum for each time of last use. The digest is the total of the sums of rows
-// that are not due for eviction. In this case, the class also stores for each row in host memory
-// which sum includes the row.
+// DigestSums: the sum of the digests of a shard's rows. The sum excludes rows that are due for
+// eviction. If rows are evicted by age, the class stores a separate sum for each time of last use,
+// because a row becomes due for eviction as time passes, without a write. The digest is the total
+// of the sums of rows that are not due for eviction. If rows are evicted by age, the class also
+// stores, for each row in host memory, which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // True if there is one sum per time at which rows were last seen. If by_age() is false, there is
-  // one sum of all rows, which needs no memory per row.
+  // True if there is a separate sum for each time of last use. If by_age() is false, there is one
+  // sum of all rows, which needs no memory per row.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {
@@ -34,14 +34,14 @@ class DigestSums {
     std::vector<uint64_t>().swap(seen_);  // assigning {} would keep the memory
   }
 
-  // Make room for places below `end`. Throws std::bad_alloc.
+  // Reserve memory for places below `end`. Throws std::bad_alloc.
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
   // Methods that change a sum may throw std::bad_alloc; the sums are then wrong.
 
-  // Subtract `before`, the old digest of a place's row. Add `after`, the digest of a row that was
-  // last seen at the time in `meta`.
+  // Subtract `before`, the old digest of the row in `place`. Add `after`, the row's new digest, to
+  // the sum for the time of last use in `meta`.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);
@@ -52,8 +52,7 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // Subtract `before` and add `after`. The time at which the row was last seen is not needed.
-  // Requires !by_age().
+  // Subtract the old digest `before` of a row, and add the new digest `after`. Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Prefetch the memory that a call of Replace for the same place will change.
   void Prefetch(uint32_t place) const {
@@ -70,8 +69,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add or subtract a row that has no place in host memory. AddBelow adds the row's digest to the
-  // sum for the row's last use; RemoveBelow subtracts the digest again.
+  // Add or subtract the digest of a row that is not in host memory. AddBelow adds the digest to the
+  // sum for the row's last use, and RemoveBelow subtracts the digest.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -81,9 +80,9 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum of the digests of rows for which due(metadata) is false. In the metadata that is
-  // passed to `due`, only the fields that decide whether a row is due for eviction are set: the
-  // last step, the last second, or both.
+  // Return the sum of the digests of rows for which due(metadata) is false. The metadata for `due`
+  // contains only the fields that decide whether a row is due for eviction: the last step, the last
+  // second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -98,7 +97,7 @@ class DigestSums {
   }
 
   size_t bytes() const {
-    constexpr size_t kNode = 4 * sizeof(void*) + 2 * sizeof(uint64_t);  // of a map
+    constexpr size_t kNode = 4 * sizeof(void*) + 2 * sizeof(uint64_t);  // bytes of a map's node
     return seen_.capacity() * sizeof(uint64_t) + of_.size() * kNode;
   }
 
@@ -118,8 +117,8 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Pointers to recently used sums of the map. Most rows were last seen at the same few times, so
-  // the map is rarely searched.
+  // Pointers to recently used sums of the map. Most rows share a few times of last use, so the map
+  // is rarely searched.
   class Recent {
    public:
     struct Sum {
@@ -136,7 +135,7 @@ class DigestSums {
     void Clear() noexcept {
       for (Sum& each : sums_) each = {};
     }
-    // Successive steps and seconds have different places.
+    // Successive steps, and successive seconds, map to different elements of sums_.
     Sum& of(uint64_t seen) { return sums_[(seen ^ seen >> 32) % kSums]; }
 
    private:
@@ -145,13 +144,13 @@ class DigestSums {
   };
 
   bool by_steps_ = false, by_seconds_ = false;
-  uint64_t all_ = 0;  // if nothing is evicted by age
+  uint64_t all_ = 0;  // sum of all rows if nothing is evicted by age
   // The keys of the map have the last step in the upper half and the last second in the lower half.
-  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. A sum of 0
-  // has no entry, since it adds nothing.
+  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. The map
+  // has no entries for sums that are 0.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
-  std::vector<uint64_t> seen_;  // by place: the sum that the row is in
+  std::vector<uint64_t> seen_;  // for each place, the time of the sum that includes the row
 };
 
 }  // namespace msrec

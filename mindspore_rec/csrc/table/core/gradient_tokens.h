@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GradientTokens: detects arithmetic that a graph applies to a table's gradients before the
-// optimizer step. The gradients of rows stay in the table. For each backward pass of a lookup, the
-// graph passes only a token to the optimizer. MindSpore adds up the tokens of several passes.
-// Arithmetic on gradients (a mean over passes, a scale, a clip) would change the gradients of dense
-// parameters but not the gradients of rows. Arithmetic on gradients also changes the sum of the
-// tokens, so the optimizer step detects the arithmetic and throws.
+// optimizer step. The gradients of a table's rows stay inside the table. For each backward pass of
+// a lookup, the graph passes only a token to the optimizer. MindSpore adds up the tokens of several
+// passes. Arithmetic on gradients (a mean over passes, a scale, a clip) would change the gradients
+// of dense parameters but not the gradients of rows. Arithmetic on gradients also changes the sum
+// of the tokens, so the optimizer step detects the arithmetic and throws.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ class GradientTokens {
   void Reset() { sum_ = 0.0; }
   double sum() const { return sum_; }
   // Return whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact
-  // up to 2^24: enough for thousands of tokens. For sums above this limit, a relative difference of
-  // 1/1000 is accepted.
+  // up to 2^24, which is enough for thousands of tokens. For sums above 2^24, a relative difference
+  // of 1/1000 is accepted.
   bool Fits(float received) const {
     const double off = std::fabs(double{received} - sum_);
     return off <= (sum_ < 0x1p24 ? 0.0 : 1e-3 * sum_);  // false for NaN

@@ -10,17 +10,17 @@
 namespace msrec {
 
 enum class LookupPurpose : uint8_t {
-  kTrain,     // insert what admission lets in, count and touch the rest; hold rows for the step
-  kEvaluate,  // change nothing; rows in lower tiers are copied, not promoted
-  kInsert,    // as kTrain, outside of a step: hold rows for the call
-  kPut,       // insert past admission; hold rows for the call
-  kUpdate,    // promote rows that there are, insert nothing; hold rows for the call
-  kReplace,   // the same, where the whole rows are overwritten: those in lower tiers are not read
+  kTrain,     // give rows to admitted keys, count and touch all rows; hold the rows for the step
+  kEvaluate,  // change nothing; copy rows in lower tiers without promoting them
+  kInsert,    // the same as kTrain outside of a step: hold the rows for the call
+  kPut,       // give rows to all keys without admission; hold the rows for the call
+  kUpdate,    // promote existing rows, insert none; hold the rows for the call
+  kReplace,   // the same as kUpdate for whole rows: rows in lower tiers are not read
 };
 
 // The event after which a row may leave host memory.
 enum class Hold : uint8_t {
-  kNone,   // they may be demoted
+  kNone,   // at any time
   kStep,   // the end of the training step
   kCall,   // the end of the call on the table
   kBatch,  // the release of a prefetched batch

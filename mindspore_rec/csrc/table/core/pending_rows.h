@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PendingRows: the rows that prepared lookups may insert. The next lookup must not use the memory
-// for pending rows, so it must reserve further memory.
+// PendingRows: the rows that prepared lookups may insert. The memory for pending rows is not free,
+// so the next lookup must reserve further memory.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 namespace msrec {
 
 struct PendingRows {
-  size_t keys[kNumShards] = {};  // an upper bound, by shard
+  size_t keys[kNumShards] = {};  // an upper bound for each shard
   size_t total = 0;              // their sum
-  std::vector<int64_t> absent;   // with lower tiers: the keys that are in no tier, each once
+  std::vector<int64_t> absent;   // with lower tiers: the distinct keys that have no row in any tier
 };
 
 }  // namespace msrec

@@ -13,18 +13,18 @@
 namespace msrec {
 
 enum class PlacementKind : int32_t {
-  kSharded = 0,  // by a hash of the key
+  kSharded = 0,  // a hash of the key selects the worker
   kOwner,        // all rows on one worker
-  kReplicated,   // all rows on every worker, trained alike
+  kReplicated,   // all rows on every worker, with identical training
 };
 
 struct Placement {
-  static constexpr uint32_t kMostWorkers = 4096;  // a handle has 12 bits for the worker
+  static constexpr uint32_t kMostWorkers = 4096;  // a handle has 12 bits for the worker's index
 
   PlacementKind kind = PlacementKind::kSharded;
-  uint32_t workers = 1;  // 1: there are no others, and the kind has no effect
-  uint32_t rank = 0;     // this worker, below `workers`
-  uint32_t owner = 0;    // kOwner: who has the rows, below `workers`
+  uint32_t workers = 1;  // with only 1 worker, the kind has no effect
+  uint32_t rank = 0;     // index of this worker, less than `workers`
+  uint32_t owner = 0;    // with kOwner: index of the worker with the rows, less than `workers`
 
   // Return false if every worker has all rows of the table.
   bool spread() const { return workers > 1 && kind != PlacementKind::kReplicated; }
@@ -39,8 +39,8 @@ struct Placement {
   bool Owns(int64_t key) const { return OwnerOf(key) == rank; }
 
   // `whole` is a limit of rows or bytes for the whole table. Return this worker's part of the
-  // limit. If `whole` is at least 1, the part is at least 1. A negative `whole` means no limit and
-  // is returned unchanged.
+  // limit, which is at least 1 if `whole` is at least 1. A negative `whole` means no limit and is
+  // returned unchanged.
   int64_t Share(int64_t whole) const {
     if (whole <= 0 || !spread() || kind == PlacementKind::kOwner) return whole;
     const int64_t n = workers;

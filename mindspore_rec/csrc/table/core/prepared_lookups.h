@@ -23,10 +23,10 @@ struct PreparedLookups {
   };
 
   std::vector<One> lookups;
-  size_t finished = 0;  // number of those that were done
+  size_t finished = 0;  // number of finished lookups
   PendingRows pending;
-  uint64_t inserted = 0;  // rows that the table had ever inserted, when the last call ended
-  bool moved = false;     // others have inserted rows since the first was prepared
+  uint64_t inserted = 0;  // the table's count of inserted rows after the last call
+  bool moved = false;     // true if other lookups have inserted rows since the first Prepare
 };
 
 }  // namespace msrec

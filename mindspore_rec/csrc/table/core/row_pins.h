@@ -24,8 +24,8 @@ class RowPins {
   // Allocate entries for all places below `end`. Throws std::bad_alloc. A method that is called for
   // a place without an entry may also throw std::bad_alloc.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because this
-  // method is also called for single rows. Throws std::bad_alloc.
+  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because
+  // ReserveCopies is also called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {
@@ -43,7 +43,7 @@ class RowPins {
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
-  // Hold a row in host memory until the end of this step or of this call.
+  // Hold a row in host memory until the end of the current step or call.
   void HoldRow(uint32_t id, Hold hold) {
     const Pins& pins = context_.pins;
     RowPin& pin = At(id);
@@ -69,8 +69,8 @@ class RowPins {
     copies_ += !pin.copy;
     pin.copy = 1;
   }
-  // Record that the row in place `id` leaves the table. If the row has a copy in a lower tier, the
-  // copy must be erased later.
+  // Record that the row in place `id` is removed from the table. If the row has a copy in a lower
+  // tier, the copy must be erased later.
   void Depart(uint32_t id, int64_t key) noexcept {
     if (!pins_[id].copy) return;
     departed_.push_back(key);
@@ -78,8 +78,8 @@ class RowPins {
   }
   // Record that from now on, the row of place `id` is only in a lower tier.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
-  // Return the keys of rows that have left the table and whose copies in lower tiers must still be
-  // erased. ForgetDeparted must be called only after the erasure.
+  // Return the keys of removed rows whose copies in lower tiers must still be erased. Call
+  // ForgetDeparted only after the copies have been erased.
   const std::vector<int64_t>& departed() const { return departed_; }
   void ForgetDeparted() noexcept { departed_.clear(); }
   // Record that no row has a copy in a lower tier any more.
@@ -103,9 +103,9 @@ class RowPins {
 
   const ShardContext& context_;
   const SlabStore& rows_;
-  std::vector<RowPin> pins_;       // by place
-  std::vector<int64_t> departed_;  // with room for all copies
-  size_t copies_ = 0;              // rows with a copy in a lower tier
+  std::vector<RowPin> pins_;       // indexed by place
+  std::vector<int64_t> departed_;  // has capacity for all copies
+  size_t copies_ = 0;              // number of rows with a copy in a lower tier
 };
 
 }  // namespace msrec

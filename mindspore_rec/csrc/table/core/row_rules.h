@@ -26,8 +26,8 @@ inline const char* ReadThrough(const ShardContext& context, char* block) {
   return context.Due(*Meta(block)) ? nullptr : block;
 }
 
-// Return why a row must be evicted, or kNone if the row stays. If `norms` is true, a row is also
-// evicted for a small norm.
+// Return why a row must be evicted, or kNone if the row stays. If `norms` is true, a small norm is
+// also a reason to evict a row.
 inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row, bool norms) {
   const EvictionReason due = Age(context.eviction, context.horizon, *Meta(row));
   if (due != EvictionReason::kNone || !norms) return due;

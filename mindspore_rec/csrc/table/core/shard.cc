@@ -42,7 +42,7 @@ void Shard::Reserve(size_t rows) {
 }
 
 void Shard::ReserveNotes(size_t keys) {
-  changes_.Reserve(2 * keys);  // one that is due goes and comes
+  changes_.Reserve(2 * keys);  // a row that is due is first erased and then inserted again
   if (context_->eviction.by_age()) evictions_.Reserve(keys);
   if (context_->identity()) return;
   index_->CatchUp();
@@ -136,7 +136,7 @@ void Shard::Probe(Batch* batch) {
     if (rows[i] == nullptr) continue;
     for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
     __builtin_prefetch(rows[i] + ahead - 1);
-    // A training lookup also writes to the row's last float.
+    // A training lookup also writes the score, which is the row's last float.
     if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));
   }
   for (size_t i = 0; i < n; ++i) {
@@ -170,8 +170,8 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // A row due for eviction counts as missing. So the row is erased, and its key must pass
-      // admission again, like a new key.
+      // A row due for eviction counts as missing: erase the row, and decide the admission of its
+      // key as for a new key.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
       if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);
@@ -210,7 +210,7 @@ void Shard::FindOrPut(Batch* batch) {
       row = Insert(hashes_[i], key);
       candidates_.Forget(hashes_[i], key);
     } else if (context_->Due(*Meta(row))) {
-      EvictDue(key);  // its memory is free now, so this insert cannot run out
+      EvictDue(key);  // frees a row's memory, so the next insert needs no new memory
       row = Insert(hashes_[i], key);
     }
     TouchTraining(row, 1);

@@ -31,7 +31,7 @@ namespace msrec {
 
 struct ShardStats {
   uint64_t inserted = 0;
-  uint64_t rejected = 0;  // keys of a batch that admission did not let in
+  uint64_t rejected = 0;  // number of keys of batches that were not admitted
   uint64_t evicted_by_age = 0;
   uint64_t evicted_by_capacity = 0;
   uint64_t evicted_by_norm = 0;
@@ -50,7 +50,7 @@ struct ShardMemory {
 
 struct ExportedRows;
 
-// Rows as arrays, for import. Every array may be null; Shard::Import then uses default values.
+// Arrays of rows for Shard::Import. If an array is null, Shard::Import uses default values.
 struct RowArrays {
   int64_t* keys = nullptr;
   float* values = nullptr;
@@ -100,8 +100,8 @@ class Shard {
   // ---- whole shard ----
 
   // Visit the next `rows` places after the last visited place, and drop rows due for eviction. If
-  // `norms` is true, also drop rows with a small norm. Returns whether the slice has reached the
-  // last place.
+  // `norms` is true, also drop rows with a small norm. Returns true if the shard's last place has
+  // been visited.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
@@ -109,8 +109,8 @@ class Shard {
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Choose candidates for eviction from a table over its capacity, enough to evict about n rows of
-  // this shard. The function compares kSampled * n + 64 consecutive rows. The candidates are the
+  // Choose enough candidates to evict about n rows of this shard, if the table has more rows than
+  // its capacity. The function compares kSampled * n + 64 consecutive rows. The candidates are the
   // 2 n + 64 rows with the lowest priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place`, because the table is over its capacity.
@@ -121,19 +121,18 @@ class Shard {
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
   // Return the log of changed keys by epoch. Only BeginEpoch may begin an epoch, and only
-  // StopRecording may end the recording. Touch records rows.
+  // StopRecording may end the recording. `Touch` records the keys of rows.
   ChangeLog& changes() { return changes_; }
-  // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
-  // have begun.
+  // Return the digests of rows. Call digests().Keep() only while the shard's changes are recorded.
   ShardDigests& digests() { return digests_; }
   // For a table with lower tiers: return which rows must stay in host memory and which rows have
   // copies in lower tiers.
   RowPins& pins() { return pins_; }
   // Set the event time of all rows without an event time to the current event time.
   void StampTime();
-  // Return the live rows, in the order of their places. The result may include rows due for
-  // eviction, unless these rows were evicted first. With an identity index, the result has a row
-  // for every key of the shard.
+  // Return the live rows, in the order of their places. The result also includes rows that are due
+  // for eviction but not evicted yet. With an identity index, the result has a row for every key of
+  // the shard.
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
@@ -145,15 +144,15 @@ class Shard {
   // the dirty rows of a device cache have been written back.
   uint64_t Digest();
   // Put an exported row. If a pointer in `one` is null, the default is used: fresh state, count 1,
-  // or the current step and time. A null pointer to values keeps the row's values; a new row has
-  // its first values.
+  // or the current step and time. If `one.values` is null, an existing row keeps its values, and a
+  // new row gets its first values.
   void Import(int64_t key, const RowArrays& one);
   // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
   // change before the call of Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   // Replace the rows by the copies that Relaid has made, and record that every row has changed.
   // Requires: the context has the new layout. Also requires an earlier call of
-  // changes().Reserve(size()); without this reservation, Adopt may throw halfway.
+  // changes().Reserve(size()), because otherwise Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Emptied() allocates memory that the caller then passes to Clear(). Throws std::bad_alloc.
   // Clear() drops all rows and records each row as deleted.
@@ -179,9 +178,9 @@ class Shard {
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Choose candidates for demotion, enough to demote about n rows, in the same way as
-  // EvictionCandidates. Rows that must stay in host memory for the current step or call are left
-  // out. Rows that prefetched batches have pinned are included only if `prefetched` is true.
+  // Choose enough candidates to demote about n rows, in the same way as EvictionCandidates. Rows
+  // that must stay in host memory for the current step or call are left out. Rows that prefetched
+  // batches have pinned are included only if `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
   // Return the row of a candidate, which is in `place`.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
@@ -216,8 +215,8 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. For
-  // several rows at once, the first `bytes` bytes of each row are prefetched.
+  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
+  // first `bytes` bytes of each row are prefetched, for several rows at a time.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be
@@ -240,11 +239,11 @@ class Shard {
   ShardStats stats_;
   ShardDigests digests_;
   RowPins pins_;         // empty without lower tiers
-  size_t cursor_ = 0;    // of the sweep, over rows and then candidates
-  uint32_t sample_ = 0;  // where the next sample of candidates begins
+  size_t cursor_ = 0;    // place of the sweep, first over rows and then over candidates
+  uint32_t sample_ = 0;  // place at which the next sample of candidates begins
   std::vector<uint64_t> hashes_;
-  std::vector<uint32_t> places_;  // of the batch that was probed last
-  uint32_t inserted_ = 0;         // the place of the last insert
+  std::vector<uint32_t> places_;  // places of the batch that was probed last
+  uint32_t inserted_ = 0;         // place of the last inserted row
   std::vector<const void*> chunks_;
 };
 

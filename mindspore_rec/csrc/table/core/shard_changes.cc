@@ -4,11 +4,11 @@
 //
 // The shard keeps a digest of each row in host memory, and the sum of all digests. When a row
 // changes, its digest is not computed immediately. Export computes the digests of the rows that
-// were touched in the epoch, while these rows are in the processor's cache. After this, the sum
-// includes the row's new digest instead of the old digest. If no export followed the last change,
-// BeginEpoch computes the digests. Before a dirty row is demoted (shard_tiers.cc), the row's digest
-// is computed. The digest of a demoted row stays in the sum. When a row is promoted, its digest is
-// computed.
+// were touched in the epoch, while these rows are in the processor's cache. After Export, the sum
+// of all digests includes the row's new digest in place of the old digest. If rows changed after
+// the last Export, BeginEpoch computes the digests of these rows. Before a dirty row is demoted
+// (shard_tiers.cc), the row's digest is computed. The digest of a demoted row stays in the sum.
+// When a row is promoted, its digest is computed.
 #include <algorithm>
 
 #include "rows/exported_rows.h"

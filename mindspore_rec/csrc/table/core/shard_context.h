@@ -20,12 +20,13 @@ namespace msrec {
 
 // For tables with lower tiers: the indexes of the step, the call and the prefetched batches that
 // pin rows in host memory. The indexes wrap around, so a row that was not touched for a very long
-// time may stay pinned unnecessarily. That does no harm.
+// time may stay pinned unnecessarily, which does no harm.
 struct Pins {
-  uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
-  uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
-  uint16_t released = 0;  // prefetched batches up to this number need their rows no more
-  uint16_t serial = 1;    // the last number given to a step or call; never 0
+  uint16_t step = 1;  // index of this step, in the pins of its rows; 15 bits
+  uint16_t call = 1;  // index of the current call, in the pins of its rows; 15 bits; equals `step`
+                      // outside a call
+  uint16_t released = 0;  // prefetched batches up to this number are released
+  uint16_t serial = 1;    // the last index of a step or call; never 0
 
   static constexpr uint16_t kMostBatches = 1024;
 
@@ -37,7 +38,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // True if batch `number` is prefetched and not released; the batch's rows are then still needed.
+  // True if batch `number` is prefetched and not released, so that its rows are still needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
@@ -58,9 +59,9 @@ struct Pins {
 };
 
 struct RowPin {
-  uint16_t used : 15;  // Pins::step or Pins::call when it was last used
-  uint16_t copy : 1;   // there is a copy in a lower tier, which may be older
-  uint16_t needed;     // the last prefetched batch that has its key
+  uint16_t used : 15;  // Pins::step or Pins::call at the last use of the row
+  uint16_t copy : 1;   // 1 if a lower tier has a copy, which may be outdated
+  uint16_t needed;     // number of the last prefetched batch that contains the key
 };
 static_assert(sizeof(RowPin) == 4, "4 bytes a row of host memory");
 
@@ -72,16 +73,17 @@ struct ShardContext {
   Admission admission;
   Eviction eviction;
   int64_t step = 0;   // completed training steps of the table
-  uint32_t time = 0;  // watermark: the greatest event time so far, seconds; 0: none yet
-  Horizon horizon;    // what ages are measured at
+  uint32_t time = 0;  // watermark: the greatest event time so far in seconds, or 0 before the first
+                      // event time
+  Horizon horizon;    // the time at which ages are measured
   Epochs epochs;
   int64_t vocabulary = 0;  // > 0: a static table of the keys 0 .. vocabulary - 1
   const Kernels* kernels = nullptr;
-  const RowKernels* row_kernels = nullptr;  // of the layout's types
-  DeviceRows* device = nullptr;             // null: there is no device cache
-  bool tiered = false;                      // there are tiers below host memory
-  uint32_t first_time = 0;  // the first watermark: keys from before it count as seen then
-  Placement placement;      // which keys' rows are here
+  const RowKernels* row_kernels = nullptr;  // kernels for the layout's types
+  DeviceRows* device = nullptr;             // null without a device cache
+  bool tiered = false;                      // true if there are tiers below host memory
+  uint32_t first_time = 0;  // the first watermark, which is the time of all earlier keys
+  Placement placement;      // decides which keys' rows this worker owns
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
@@ -100,8 +102,8 @@ inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Return the number of floats in a row's state: the optimizer state, and the frequency or score, if
-// the rows have one.
+// Return the number of floats in a row's state: the optimizer state and, if the rows have one, the
+// frequency or score.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }

@@ -6,9 +6,9 @@
 // beginning of the current epoch, or at a later export. When a row changes, the shard does not hash
 // the row. The shard hashes a changed row when the row is exported or demoted, or when the next
 // epoch begins. For a row in a lower tier, the sum includes the digest that the row had when it was
-// demoted. For a key without a place (has_unseen), the sum includes the key's first row. For a row
-// without a place, the class stores no separate digest. If memory runs out, all digests are dropped
-// and the call continues.
+// demoted. For a key that has no row yet (has_unseen), the sum includes the digest of the key's
+// first row. For a row that is not in host memory, the class stores no separate digest. If memory
+// runs out, all digests are dropped and the call continues.
 //
 // A ShardDigests object is a part of a shard, and uses the places of the shard's rows. Other
 // classes call only Keep, Drop, kept and DamagedRows.
@@ -30,10 +30,9 @@ class ShardDigests {
   ShardDigests(const ShardContext* context, const SlabStore* rows, int number)
       : context_(*context), rows_(*rows), number_(number) {}
 
-  // Begin to keep digests. `elsewhere` contains the sums of the digests of rows that are not in
-  // host memory.
-  // Requires: changes are recorded, and the rows of a device cache have been written back. May
-  // throw std::bad_alloc; the object then keeps no digests.
+  // Begin to store digests. The argument `elsewhere` contains the sums of the digests of rows that
+  // are not in host memory. Requires: changes are recorded, and the rows of a device cache have
+  // been written back. May throw std::bad_alloc; the object then keeps no digests.
   void Keep(DigestSums elsewhere);
   void Drop() noexcept;
   bool kept() const { return kept_; }
@@ -43,7 +42,7 @@ class ShardDigests {
   void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   size_t bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }
 
-  // ---- by the shard
+  // ---- methods that only the shard calls
 
   // True if all digests are up to date: no row has been touched since the digests were computed.
   bool fresh() const { return fresh_; }
@@ -51,9 +50,9 @@ class ShardDigests {
   // True if the sum already includes the digest of a row that is put into host memory.
   bool ComesDigested() const { return kept_ && (context_.tiered || context_.has_unseen()); }
   bool HasRoom(size_t places) const { return digests_.size() >= places; }
-  // Make room for `places` places.
+  // Enlarge the arrays to `places` places.
   void Grow(size_t places) noexcept;
-  // Prefetch the memory that Take accesses for a place.
+  // Prefetch the memory of place `id`, which Take will access.
   void Prefetch(uint32_t id) const {
     __builtin_prefetch(digests_.data() + id, 1);
     sums_.Prefetch(id);
@@ -93,8 +92,8 @@ class ShardDigests {
   const int number_;
   bool kept_ = false;
   bool fresh_ = false;
-  std::vector<uint64_t> digests_;  // by place; 0: there was no row
-  DigestSums sums_;                // of all rows, in host memory or not
+  std::vector<uint64_t> digests_;  // indexed by place; 0 if there was no row
+  DigestSums sums_;                // include all rows, in host memory or not
   std::vector<char> first_;        // buffer of FirstDigest
 };
 

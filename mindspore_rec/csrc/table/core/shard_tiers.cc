@@ -38,7 +38,7 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
-  Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
+  Meta(row)->dirty = 0;  // the copied bit may be from an earlier epoch of the change log
   FillTime(*context_, Meta(row));
   try {
     pins_.BeginPromoted(id, hold, number);
@@ -56,8 +56,8 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
 
 void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
                                VictimCandidates* candidates) {
-  // The sample is half as large as for eviction, because a wrong choice costs less here. If a row
-  // is demoted too early, it only needs to be promoted again.
+  // The sample is half as large as for eviction, because a wrong choice costs less: a row that is
+  // demoted too early only needs to be promoted again.
   constexpr size_t kSampledDown = kSampled / 2;
   constexpr uint32_t kAhead = 8;
   const Pins pins = context_->pins;

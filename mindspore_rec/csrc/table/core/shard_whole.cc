@@ -55,7 +55,7 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
   relaid->Reserve(store_.end());
   std::vector<uint32_t> unused;
   for (uint32_t id = 0; id < store_.end(); ++id) {
-    const uint32_t same = relaid->Allocate();  // ids stay, so the index stays
+    const uint32_t same = relaid->Allocate();  // row ids stay the same, so the index stays valid
     const char* from = store_.Row(id);
     if (!Meta(from)->live) {
       if (!context_->identity()) unused.push_back(same);

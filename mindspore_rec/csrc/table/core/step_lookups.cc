@@ -92,8 +92,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // Begin with the operations that can fail. If one of these operations fails, the lookup stays
-  // recorded, so its gradient can be added later.
+  // Begin with the operations that can fail. If an operation fails, the lookup stays recorded, and
+  // a later call can add the gradient.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StepLookups: the lookups of a step that still wait for their gradients, indexed by ticket, and
-// the sum of the gradients that have arrived. Gradients may arrive in any order; they are summed in
+// the sum of the gradients that have arrived. Gradients may arrive in any order, but are summed in
 // the order of the lookups.
 #pragma once
 
@@ -25,14 +25,14 @@ class StepLookups {
   static constexpr int64_t kFrozenTicket = -1;
   using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
 
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit StepLookups(const TableCore* core) : core_(core) {}
   // Reserve memory, so that the next call of Recycle cannot fail. Throws std::bad_alloc.
   void ReserveSpare();
 
   // ---- batches
 
-  // Return a batch of these ids, partitioned by shard. Throws std::invalid_argument.
+  // Return a batch of the ids, partitioned by shard. Throws std::invalid_argument.
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);
@@ -54,7 +54,7 @@ class StepLookups {
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
   GradientTokens& tokens() { return tokens_; }
-  // Sum of squares of all keys' summed gradients.
+  // Sum of squares of the gradients, after the gradients of each key are summed.
   double SquaredNorm();
 
   // Drop lookups and gradients at the end of the step.
@@ -67,9 +67,9 @@ class StepLookups {
   // Reserve memory, so that the next call of Note cannot fail. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
-  // For each training lookup of this step: the hash (HashIds) and the number of its ids. If this
-  // step has no training lookups, return the hashes and numbers of the last step with training
-  // lookups.
+  // Return, for each training lookup of this step, the hash (HashIds) of the ids and the number of
+  // ids. If this step has no training lookups, return the hashes and numbers of the last step with
+  // training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
@@ -79,7 +79,8 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient. One of the two vectors contains the copy; the other vector is empty.
+    // A copy of the gradient is in `floats` if the gradient is float32, and in `halves` if it is
+    // bfloat16; the other vector is empty.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

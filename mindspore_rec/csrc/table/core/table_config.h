@@ -35,12 +35,13 @@ struct TableConfig {
   // Tables in different scopes may have the same name. The program has scope 0, and each served
   // network has its own scope. Neither files nor the first values of rows depend on the scope.
   int64_t scope = 0;
-  int64_t id = 0;  // its number in the registry
+  int64_t id = 0;  // the table's number in the registry
   int32_t dim = 0;
-  Initializer initializer;  // its seed is filled from `seed` and the name
+  Initializer initializer;  // the initializer's seed is computed from `seed` and the table's name
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
-  bool outside_zeros = false;  // static: ids outside get zeros; if false, an error
+  bool outside_zeros = false;  // static table: true to return zeros for ids outside the vocabulary,
+                               // false to throw
   // The first vector is the value that training lookups return for unknown keys and for keys that
   // are not admitted; the second vector is the value for evaluation. A vector has dim floats, or
   // one float for all elements. If the vector for training is empty, training uses zeros. If the

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableCore: the state that a table's parts share. The state consists of the configuration, the
-// shards, and the lookups of the current step. Table owns it. The parts (BatchLookup, RowReader,
-// RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to TableCore; callers of the parts
-// must hold the table's mutex.
+// TableCore: the state that a table's parts share. The shared state consists of the configuration,
+// the shards, and the lookups of the current step. The class Table owns the TableCore. The parts
+// (BatchLookup, RowReader, RowOptimizer, Evictor, RowCache, DeviceCache) keep a reference to
+// TableCore; callers of the parts must hold the table's mutex.
 //
-// Error messages begin with the table's name (Where). Methods that check arguments throw
-// std::invalid_argument, unless their comment names another exception.
+// Error messages begin with the table's name (Where). A method that checks arguments throws
+// std::invalid_argument, unless the method's comment names another exception.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version number of the places of rows. The version changes when a shard removes a row and when
+  // Version number of the rows' addresses. The version changes when a shard removes a row and when
   // rows get another layout. Pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
@@ -74,29 +74,30 @@ struct TableCore {
   // of Shard::Adopt sets this layout.
   void TakeLayout(const RowLayout& layout);
 
-  // Whether every shard keeps a digest. If a shard runs out of memory, it drops its digest.
+  // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 
-  // Make room in the change log for these keys. If `all` is true, also make room for the keys of
-  // all rows in host memory and for all keys of the vocabulary. Throws std::bad_alloc.
+  // Reserve memory for `keys` in the change log. If `all` is true, also reserve memory for the keys
+  // of all rows in host memory and for all keys of the vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);
 
   TableConfig config;
   ShardContext context;
   TableMutex mutex;
-  bool closed = false;  // every call but Close throws TableClosed
+  bool closed = false;  // if true, every call except Close throws TableClosed
   std::vector<std::unique_ptr<Shard>> shards;
   std::atomic<bool> has_optimizer{false};
-  bool trainable = true;                   // false: training lookups act as evaluation
-  std::vector<float> unknown_row;          // what unknown keys read in training
-  std::vector<float> serving_unknown_row;  // and in evaluation
-  mutable int64_t owned_vocabulary = -1;   // -1: not counted yet
-  uint64_t relayouts = 0;                  // times that all rows were laid out anew
-  uint64_t epoch = 0;                      // the last mark; never used twice
-  uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
+  bool trainable = true;  // if false, a training lookup is the same as a lookup in evaluation
+  std::vector<float> unknown_row;          // value of unknown keys in training
+  std::vector<float> serving_unknown_row;  // value of unknown keys in evaluation
+  mutable int64_t owned_vocabulary = -1;   // -1 before the first count
+  uint64_t relayouts = 0;                  // number of changes of the rows' layout
+  uint64_t epoch = 0;                      // number of the current epoch; never reused
+  uint64_t oldest_mark = 0;  // the oldest epoch with recorded changes, or 0 if no changes are
+                             // recorded
   StepLookups lookups{this};
-  DeviceRows* device = nullptr;  // of the device cache; null: there is none
+  DeviceRows* device = nullptr;  // rows of the device cache, or null without a device cache
 };
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex of a table. The mutex can be locked only by the class Hold. While Hold waits, it
+// The mutex of a table. The mutex can be locked only by the class Hold. While Hold waits, Hold
 // releases the interpreter's lock (GIL), to avoid the deadlocks that a plain mutex would cause.
 // Locking throws in a forked child. Locking also throws if the same thread is already inside a call
 // on the same table.
@@ -34,7 +34,8 @@ class TableMutex {
     std::unique_lock<std::mutex>* lock() { return &lock_; }
 
    private:
-    const WithoutInterpreter without_;  // first: it is given back when the mutex is
+    const WithoutInterpreter without_;  // first, so that the GIL is acquired again after the mutex
+                                        // is unlocked
     const TableMutex* const mutex_;
     std::unique_lock<std::mutex> lock_;
     Hold* const outer_;

@@ -79,8 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // If `rows` is not null, the contents of the promoted rows are complete, so these rows stay in
-    // host memory.
+    // If `rows` is not null, the rows promoted so far are complete and stay in host memory.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);
@@ -153,7 +152,7 @@ void UpperTier::CopyAll(size_t most,
   }
 }
 
-// ---------------------------------------------------------------- copies that are below as well
+// ---------------------------------------------------------------- copies in lower tiers
 
 std::vector<int64_t> UpperTier::Departed() const {
   std::vector<int64_t> keys;
@@ -174,7 +173,7 @@ void UpperTier::ForgetCopies() noexcept {
   for (const auto& shard : core_.shards) shard->pins().ForgetCopies();
 }
 
-// ---------------------------------------------------------------- rows that leave below
+// ---------------------------------------------------------------- rows removed from lower tiers
 
 void UpperTier::ReserveEvictions(const std::vector<int64_t>& keys) {
   size_t of_shard[kNumShards] = {};

@@ -5,8 +5,7 @@
 // UpperTier, and reports changes in lower tiers to UpperTier. UpperTier hides the core
 // (table_core.h), except the settings and the clock.
 //
-// The caller must hold the table's mutex, as for the core's other parts, unless a method's comment
-// states an exception.
+// The caller must hold the table's mutex, unless a method's comment states an exception.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +49,9 @@ class UpperTier {
   // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and pin these
   // rows. Append to missing[shard] the batch positions of the keys that have no row in host memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Do the same as FindInHost for a batch whose keys are already unique; `missing` is a single
-  // vector for the keys of all shards. Hold the rows for prefetched batch `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique. Unlike in FindInHost,
+  // `missing` is one vector for the keys of all shards. Hold the rows for prefetched batch
+  // `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due for eviction.
   bool Holds(int64_t key) const;
@@ -62,22 +62,23 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a batch whose keys are unique. After this call, memory cannot run out while
-  // missing rows are promoted, rows that are in no tier are inserted, and the batch's keys are
-  // recorded. The room for the batch is in addition to the room for `pending`, which may be null.
-  // Throws std::bad_alloc.
+  // Reserve memory for a batch whose keys are unique. After Reserve, the following operations
+  // cannot run out of memory: the promotion of missing rows, the insertion of rows that are in no
+  // tier, and the recording of the batch's keys. The memory for the batch is in addition to the
+  // memory for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
-  // place in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
-  // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
-  // std::bad_alloc. If `rows` is not null, the rows that were promoted before a std::bad_alloc stay
-  // in host memory. Requires Reserve.
+  // position in the batch. `rows` contains the blocks of the rows, one after another. If `rows` is
+  // null, the caller overwrites the rows later. Adds the number of promoted rows to *promoted.
+  // Throws std::bad_alloc. If `rows` is not null, the rows that were promoted before a
+  // std::bad_alloc stay in host memory. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // For each index i in `of`, promote keys[i] with block i of `rows`, and hold the row for
-  // prefetched batch `number`. Adds the number of promoted rows to *promoted; a key with a row in
-  // host memory is skipped. Rows that were promoted before a std::bad_alloc stay in host memory.
+  // For each index i in `of`, promote the row of keys[i], whose bytes are block i of `rows`, and
+  // hold the row in host memory for prefetched batch `number`. Adds the number of promoted rows to
+  // *promoted; a key with a row in host memory is skipped. Rows that were promoted before a
+  // std::bad_alloc stay in host memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
@@ -90,41 +91,42 @@ class UpperTier {
   // Append a copy of a victim; if the newest values are in a device cache, the copy contains these
   // values.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
-  // Free the place of a victim that is in a lower tier now.
+  // Free the place of a victim after the victim has been written to a lower tier.
   void Free(const VictimCandidate& victim) noexcept;
   // Call write(keys, rows) with copies of all rows, about `most` at a time, and mark these rows as
   // having copies in a lower tier.
   void CopyAll(size_t most,
                const std::function<void(std::vector<int64_t>, std::vector<char>)>& write);
 
-  // ---- copies that are below as well
+  // ---- copies in lower tiers
 
-  // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
-  // erased. The keys are sorted and without duplicates.
+  // Return the keys of removed rows whose copies in lower tiers must still be erased. The keys are
+  // sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list that Departed returns; the copies of the rows in the list must have been erased
-  // before.
+  // Clear the list that Departed returns. Requires: the copies of the rows in the list have been
+  // erased.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
 
-  // ---- rows that leave below
+  // ---- rows removed from lower tiers
 
-  // Make room to record the eviction of these keys. Throws std::bad_alloc.
+  // Reserve memory to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
   // Count and log the eviction of a row in a lower tier; `block` is a copy of the row.
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
+  // Reserve memory to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record `keys` in lower tiers and all keys of a vocabulary in the change log. The rows of these
-  // keys were removed, have their first values again, or have another layout.
+  // Add `keys`, which are keys of rows in lower tiers, and all keys of a vocabulary to the change
+  // log. The rows of these keys were removed, have their first values again, or have another
+  // layout.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of
-  // lower tiers must read a row before it replaces the row.
+  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row in a
+  // lower tier must be read before the row is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceRows: the rows of a table that are in its device cache. The cache is two matrices, values
-// [slots + 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory
-// or, if the device is the CPU, in memory shared with the host. The last three rows of a matrix are
+// DeviceRows: the rows in the device cache of a table. The cache is two matrices, values [slots +
+// 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory or, if
+// the device is the CPU, in memory shared with the host. The last three rows of a matrix are
 // special: the value for unknown keys, zeros for padding, and a scratch row for writes that are not
 // needed.
 //
@@ -14,8 +14,8 @@
 // a row's block is freed, demoted or overwritten, WriteBackAndForget or Forget must remove the row
 // from the cache.
 //
-// Code that runs in parallel over shards may call only Find, Value, State, MarkDirty, WriteBack and
-// methods with a shard number, and may pass only keys and slots of its own shard.
+// Code that runs in parallel over shards may pass only keys and slots of its own shard, and may
+// call only Find, Value, State, MarkDirty, WriteBack and methods with a shard number.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ struct DeviceConfig {
 // A swap of rows: one row moves out of a slot, then another row moves in.
 struct SlotSwap {
   uint32_t slot;
-  char* out;  // where the old row belongs; null: there is none, or it is as it was
+  char* out;  // block of the old row, or null if there is no old row or the row is unchanged
   const char* in;
 };
 
 class DeviceRows {
  public:
-  // Requires: the layout outlives this object. If the layout changes, SetStates must be called,
-  // too.
+  // Requires: the layout outlives this object. After a change of the layout, SetStates must be
+  // called.
   DeviceRows(const DeviceConfig& config, const RowLayout* layout);
 
   uint32_t slots() const { return map_.capacity(); }
@@ -81,7 +81,7 @@ class DeviceRows {
   // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
   // over shards any more.
   void Forget(int shard, int64_t key);
-  // Updates the row's block, and removes the row as Forget does.
+  // Updates the row's block, and then removes the row from the cache, as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
   // Drops all rows without updating their blocks.
   void Clear();
@@ -93,9 +93,10 @@ class DeviceRows {
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
   // batch.key; rows to move are appended to `swaps`. Requires: the batch's keys fit into the cache
-  // (Needed), and ReserveAssign was called. Under these conditions, Assign cannot fail.
+  // (Needed), and ReserveAssign was called. Assign cannot fail if the keys fit and ReserveAssign
+  // was called.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
-  // Moves rows between the cache and their blocks. Requires shared memory.
+  // Moves rows between the cache and the rows' blocks in host memory. Requires shared memory.
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;
@@ -108,14 +109,14 @@ class DeviceRows {
   const SlotMap& map() const { return map_; }
 
   uint64_t hits = 0, misses = 0, written_back = 0;
-  std::vector<SlotSwap> moving;  // that the caller moves, without shared memory
+  std::vector<SlotSwap> moving;  // swaps that the caller performs, without shared memory
   size_t bytes() const;
 
  private:
   void ApplyLeaving();
 
   const DeviceConfig config_;
-  const RowLayout* const layout_;  // of the blocks in host memory
+  const RowLayout* const layout_;  // layout of the blocks in host memory
   const int dim_;
   int state_width_ = 0;
   float* values_ = nullptr;
@@ -123,11 +124,12 @@ class DeviceRows {
   SlotMap map_;
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
-  std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
-  // Freed slots: one linked list per shard. A list needs no allocation, so Forget cannot fail.
+  std::vector<uint8_t> gone_;  // 1 if the row was forgotten and the slot is not free yet
+  // Freed slots: one linked list per shard. A linked list needs no allocation, so Forget cannot
+  // fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
-  std::vector<size_t> missing_;  // of a batch, while it is assigned
+  std::vector<size_t> missing_;  // missing keys of a batch, during Assign
 };
 
 }  // namespace msrec
