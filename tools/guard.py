@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check, by digests of small seeded trainings, that a code change leaves all results bit-identical.
+"""Check by digests of small seeded training runs that a code change leaves results bit-identical.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
@@ -36,7 +36,7 @@ from tests.guard.runs import RUNS
 
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
-    """Return the results of this tree's runs, and the machine."""
+    """Return the results of this tree's runs, and describe the machine."""
     runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):

@@ -134,7 +134,7 @@ class Client(threading.Thread):
 
 
 def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the clients: sends their latencies and failures on request."""
+    """Run the clients, and send their latencies and failures through the pipe on request."""
     sys.setswitchinterval(0.0005)
     clients = [
         Client(kind, place, Request(keys, seed), len(KINDS) / rate * 2) for kind in KINDS * 2
@@ -225,7 +225,10 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of latencies in seconds, as milliseconds; `waited` if there are none."""
+    """Return a percentile of latencies in milliseconds, or of `waited` if there are no latencies.
+
+    Latencies and `waited` are in seconds.
+    """
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -233,8 +236,8 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """Return the growth of a series from its start to its end, and the median of the series.
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
-    spikes hardly change the slope. `surely` is the growth at the lower end of the slope's 95 %
-    interval, which is computed with Kendall's variance.
+    spikes hardly change the slope. The value `surely` is the growth at the lower bound of the
+    slope's 95 % confidence interval. The interval is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -250,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and for each value its growth and its limit."""
+    """Send load to the server; return the samples, and the growth and limit of each value."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

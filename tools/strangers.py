@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
 
-Each client is a function that accepts a `Place`, performs one action and returns. A client of HTTP
-may raise OSError if the server has closed the connection meanwhile.
+Each client is a function that accepts a `Place`, performs one action and returns. An HTTP client
+may raise OSError if the server has closed the client's connection in the meantime.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class CensusIncome:
         exact: columns of money amounts in which each exact amount is also a category. Default: all
             four columns.
         min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
-        validation: share of the training rows to hold out for tuning. Held-out rows replace the
-            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. The evaluation uses the
+            held-out rows instead of the test rows. If 0, no rows are held out. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -112,8 +112,8 @@ class MovieLens:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
-        validation: share of the training rows to hold out for tuning. Held-out rows replace the
-            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. The evaluation uses the
+            held-out rows instead of the test rows. If 0, no rows are held out. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"
@@ -139,8 +139,8 @@ class Data:
         test: batches of test rows, which can be read repeatedly, from memory or disk.
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: groups of test rows to evaluate separately, by name; a group is a bool array [rows
-            of test].
+        groups: groups of test rows that are evaluated separately. Maps the name of a group to a
+            bool array [rows of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
         vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.

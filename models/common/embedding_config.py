@@ -64,8 +64,9 @@ class EmbeddingConfig:
             recently used rows are evicted. Not for 'static'. Default: None, which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
-        cache: the tiers that store the rows, as for `mindspore_rec.CacheConfig`; only for tables on
-            the host that are not converted. Default: None, which means all rows in host memory.
+        cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for
+            tables on the host of kind 'hash' or 'static'. Default: None, which means all rows in
+            host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or
@@ -197,7 +198,8 @@ class EmbeddingConfig:
             name: name of the table.
             seed: seed of the table's initial values. Default: 0.
             dim: number of floats in a row. Default: the configuration's.
-            initializer: initial values. Default: normal values with the configuration's deviation.
+            initializer: initial values. Default: normal values with the configuration's standard
+                deviation.
         """
         is_hash = self.kind != "static"
         return TableConfig(

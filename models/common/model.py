@@ -200,7 +200,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
     """Return the configuration in a file.
 
     Args:
-        model: model of the configuration.
+        model: model that the configuration describes.
         path: a file, or the name of one of the model's own configurations.
 
     Raises:

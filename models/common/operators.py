@@ -34,9 +34,9 @@ class OperatorTime:
 
     Args:
         kind: MindSpore's name, such as 'MatMul', or one of this module's names. The names 'table
-            lookup' and 'table gradient' are for tables. The names 'dense layers' and 'loss' are for
-            layers and losses that run as one operator. The name 'optimizer step' is for steps of a
-            table or of all dense parameters.
+            lookup' and 'table gradient' stand for the operators of tables. The names 'dense layers'
+            and 'loss' stand for layers and losses that run as one operator. The name 'optimizer
+            step' stands for steps of a table or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
             other operators without recording the place of the operators.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
@@ -92,19 +92,19 @@ class OperatorTimes(Callback):
         self._place: tempfile.TemporaryDirectory[str] | None = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Start the profiler in the first step of the window."""
+        """Start the profiler in the first measured step."""
         if run_context.original_args().cur_step_num == self.first:
             self._begin()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Stop the profiler in the last step of the window."""
+        """Stop the profiler in the last measured step."""
         if self._profiler is not None:
             self.measured += 1
             if run_context.original_args().cur_step_num == self.last:
                 self._end()
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop the profiler if the run ends inside the window."""
+        """Stop the profiler if the run ends before the last measured step."""
         if self._profiler is not None:
             self._end()
 

@@ -68,7 +68,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Add the step's loss to the next point; record the point if the point is complete."""
+        """Store the loss of a step, and record a point of the report after every `every` steps."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:
@@ -127,7 +127,7 @@ def write_report(
         figures: figures of the run, as for `--json`.
         points: points of a `Recorder`.
         curves: predicted and observed rates, by task; empty if the run was interrupted.
-        operators: times of the operators. Default: None, which means that it is not shown.
+        operators: times of the operators. Default: None, which means that the page shows no times.
 
     Raises:
         ValueError: matplotlib is not installed.

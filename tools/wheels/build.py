@@ -136,7 +136,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
     Args:
         tree: the folder in which the compiler runs.
-        work: the folder of this wheel's build, beside the environments with the build's packages.
+        work: the build folder of this wheel, in the same folder as the build environments.
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
@@ -233,7 +233,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
 
 def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Path) -> None:
-    """Call a function that changes a file, for each compiled file of a wheel."""
+    """Call a function for each compiled file of a wheel; the function changes the file."""
     folder = work / "cores"
     folder.mkdir(exist_ok=True)
     for name in [each for each in files if each.endswith(".so")]:

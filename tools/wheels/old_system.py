@@ -8,8 +8,9 @@ versions, so this system's libraries show the symbols of the old release. Two gr
 are linked into the wheel's core as hidden symbols: functions of glibc from `old_glibc.c`, and
 functions of libstdc++ from the compiler's static library.
 
-This system's compiler compiles with this system's headers. So the wheel's core has the same
-instructions as a core that is compiled in the source tree.
+The wheel's core is compiled with the compiler and the headers of the machine on which this tool
+runs. Therefore the wheel's core has the same instructions as a core that is compiled in the source
+tree.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def symbols_of(path: Path, readelf: str = "readelf") -> list[Symbol]:
 
 
 def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return a version's name and numbers; None if it has no numbers, such as GLIBC_PRIVATE."""
+    """Return a version's name and numbers; None if the version has no numbers (GLIBC_PRIVATE)."""
     match = re.fullmatch(r"([A-Z]+)_(\d+(?:\.\d+)*)", version)
     return None if match is None else (match[1], tuple(map(int, match[2].split("."))))
 

@@ -2,8 +2,8 @@
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
 The second build uses a copy of the tree in another folder, a new environment, and another umask,
-language and time zone. It also begins later. So bytes that depend on any of these conditions
-differ.
+language and time zone. It also begins later. Therefore the files differ if a byte depends on any of
+these conditions.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class GroupedEmbedding(nn.Cell):
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
             which are then looked up from left to right. The rows of the tables may differ in size.
-        config: a `TableConfig` for each column, in place of `tables`, with different names. For
+        config: a `TableConfig` for each column, each with a different name; replaces `tables`. For
             each config, the cell makes a new table: a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
@@ -112,12 +112,13 @@ class GroupedEmbedding(nn.Cell):
             return self.lookups[0](ids)
         if len(ids.shape) == 0 or ids.shape[-1] != len(self.places):
             raise ValueError(f"ids must be [..., {len(self.places)}], one column a table")
-        # Slices would end the process if there are no ids.
+        # Use `split`, because a slice of a Tensor without ids would end the process.
         columns = ops.split(ids, 1, -1)
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # In MindIR, `stack` would keep the first batch's number of rows.
+            # This code does not use `stack`, which would fix the number of rows in MindIR to the
+            # first batch's number.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)

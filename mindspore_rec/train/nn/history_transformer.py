@@ -42,7 +42,8 @@ class HistoryTransformer(HistoryLayer):
     padding is stored or computed. The attention's time is proportional to the sum of squared
     lengths. The other layers' time is proportional to the number of values. The scores of a list
     are never stored all at once, because the forward and the backward pass compute 16 rows of
-    scores at a time. To stack blocks, give places to the first block only.
+    scores at a time. If several blocks are stacked, set `positions` and `time_buckets` only for the
+    first block.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
@@ -57,10 +58,10 @@ class HistoryTransformer(HistoryLayer):
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
             first vector. All older values use the last vector. Default: 0, which means none.
-        time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
-            value's time from the newest value's time selects the vector. The vectors 0, 1, 2 and 3
-            are for differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last
-            vector also applies to all larger differences. Default: 0, which means none.
+        time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
+            value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
+            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last vector also
+            applies to all larger differences. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 

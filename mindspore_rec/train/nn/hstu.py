@@ -46,8 +46,8 @@ class HSTU(HistoryLayer):
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
-    projections have biases, and the time between a query and a key is the difference of the two
-    values' times.
+    projections have biases. The time between a query and a key is the difference between the times
+    of the query's value and the key's value.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
@@ -55,8 +55,8 @@ class HSTU(HistoryLayer):
             `max_length`, which is also the number of learned biases of distances. All larger
             distances use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
-        time_buckets: number of learned biases of time differences, 0 to 48, with buckets as in
-            `HistoryTransformer`. Default: 0, which means none.
+        time_buckets: number of learned biases of time differences, 0 to 48; see
+            `HistoryTransformer` for the differences in each bucket. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

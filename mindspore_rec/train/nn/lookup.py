@@ -153,7 +153,7 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Look up ids in a table: with insertion if the network trains, else without.
+    """Look up ids in a table; in training, the lookup inserts rows for new ids.
 
     Args:
         config: description of a new table: a static table if `vocab_size` is set, otherwise a hash

@@ -53,7 +53,8 @@ class MemberRows(nn.Cell):
             is already the rows.
 
     Inputs:
-        x: float32 or bfloat16 Tensor `[B, *shape]`, or the input of `first`.
+        x: if `first` is None, the rows: float32 or bfloat16 Tensor `[B, *shape]`. Otherwise, the
+            input of the cell `first`.
 
     Outputs:
         float32 Tensor `[K * B, *shape]`: all rows of the first member, all rows of the second
@@ -89,7 +90,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; the compiler reads this once per graph."""
+        """True if one operator repeats the rows; the compiler reads the property once per graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

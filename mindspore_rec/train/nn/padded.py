@@ -72,7 +72,7 @@ class ToValues(nn.Cell):
     """Return the concatenated values of lists from a block that `ToPadded` made.
 
     Args:
-        keep: as for the `ToPadded` that made the block. Default: 'last'.
+        keep: the argument `keep` of the `ToPadded` that made the block. Default: 'last'.
 
     Inputs:
         block: Tensor `[B, L, ...]`.
@@ -100,7 +100,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; the graph compiler reads this property as a constant."""
+        """True in PyNative mode; in a graph, the compiler treats the property as a constant."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class ToValues(nn.Cell):
             return ops.zeros((0, *block.shape[2:]), block.dtype)
         rows, length = block.shape[0], block.shape[1]
         # The last index refers to an appended element, because MindSpore has no gradient for a
-        # gather of 0 values.
+        # gather of an empty Tensor.
         numbers = ops.arange(0, values.shape[0] + 1, 1, dtype=ms.int64)
         row = ops.searchsorted(offsets[1:], numbers, right=True)
         row = ops.minimum(row, rows - 1)

@@ -22,7 +22,8 @@ class VocabularyLookup(nn.Cell):
     Args:
         table: a StaticParameter, or a float32 Parameter `[vocab_size, embedding_size]`.
         max_norm: as for `TableLookup`.
-        padding_key: as for `TableLookup`; only for a StaticParameter.
+        padding_key: id whose lookup returns zeros and trains no row, as for `TableLookup`. Only for
+            a StaticParameter.
         output_dtype: as for `TableLookup`; only for a StaticParameter.
 
     Attributes:

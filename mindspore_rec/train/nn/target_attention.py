@@ -74,16 +74,16 @@ class TargetAttention(_Parts):
         y_b = \sum_j a(c_b, v_j)\, v_j, \quad
         a(c, v) = \text{MLP}([c, v, c - v, c \odot v])
 
-    The sum runs over the values of history b; the sum over an empty history is 0. The weights have
-    no softmax by default, as in the paper, so the vector of a long history of similar values has a
-    large norm.
+    The sum runs over the values of history b; the sum over an empty history is 0. By default, no
+    softmax is applied to the weights, as in the paper. Therefore the vector of a long history of
+    similar values has a large norm.
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. One operator computes the whole attention, in blocks of values that stay
-    in the processor's cache. The joined input of the MLP is never stored. The first layer is linear
-    in the candidate, the value and their product. So the operator multiplies each candidate once,
-    and not once per value. In training, Dice normalizes by the moments of all values of the batch,
-    which contain no padding.
+    in the processor's cache. The operator never stores the concatenated input of the MLP. The first
+    layer is linear in the candidate, the value and their product. Therefore the operator multiplies
+    each candidate by the layer's weights once, instead of once per value. In training, Dice
+    normalizes by the moments of all values of the batch. The batch contains no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
@@ -166,8 +166,8 @@ class TargetAttention(_Parts):
         """Set the type of products' factors; sums, weights and gradients stay float32.
 
         Args:
-            compute_dtype: type of the factors, 'float32' or 'bfloat16'. With 'bfloat16', factors
-                are rounded.
+            compute_dtype: type of the factors, 'float32' or 'bfloat16'. If 'bfloat16', the factors
+                of products are rounded to bfloat16.
 
         Returns:
             The cell itself.

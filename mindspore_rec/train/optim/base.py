@@ -225,8 +225,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update all parameters.
 
         Args:
-            gradients: one gradient per parameter, in the order of `parameters`; a table's gradient
-                is the token from the backward pass of its lookups.
+            gradients: one gradient per parameter, in the order of `parameters`. The gradient of a
+                table is the token that the backward pass of the table's lookups returns.
 
         Returns:
             A tuple on which later operators can depend.
@@ -348,17 +348,17 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
     def _decay_of(self, decay: Any, i: int) -> Any:
-        # nn.Optimizer multiplies the decay by the loss scale, because its gradients are scaled.
-        # So this optimizer divides the decay by the loss scale.
+        # nn.Optimizer multiplies the weight decay by the loss scale, because the gradients are
+        # scaled too. Therefore this optimizer divides the weight decay by the loss scale.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Do one step of tables only, outside a graph, with handles from `lookup_with_handles`.
+        """Do one step for tables only, outside a graph, by handles of `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
-        admitted are dropped. The call counts as one step of the optimizer. If the call raises
-        one of the errors below, no row has changed.
+        admitted are dropped. The call counts as one step of the optimizer. If the call raises one
+        of the errors listed below, the tables are unchanged.
 
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of

@@ -11,10 +11,10 @@ lower tier reads the row.
 
 There are two forms of one tier, whose results are equal up to rounding:
 
-* *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
+* Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
-  results. The program need not call `prepare` or `sync`.
-* *graph*: the device is not the CPU. The method `prepare` swaps rows by the operators Gather and
+  results. Calls of `prepare` and `sync` are not necessary in this form.
+* The method `prepare` swaps rows by the operators Gather and
   ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the previous
   step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's formula. Rows
   equal the rows of the *shared* form up to rounding, but not bit for bit.
@@ -59,7 +59,8 @@ class DeviceTier(nn.Cell):
         unknown: float32 `[dim]`, the value of an unknown key in training.
 
     Attributes:
-        shared: whether the tier shares its memory with the host, as in the *shared* form.
+        shared: whether the tier shares memory with the host, so that no rows are copied between
+            them.
 
     Raises:
         ValueError: `rows` is out of range.

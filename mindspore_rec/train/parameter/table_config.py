@@ -64,8 +64,8 @@ class TableConfig:
             open tables have the same name, only the newer table can be used. Default: a numbered
             name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
-            Keys of a static table are int64. Default: `int64`; classes with the arguments of
-            MindSpore or MindRec have the default `int32`.
+            Keys of a static table are int64. Default: `int64`, or `int32` for classes with the same
+            arguments as in MindSpore or MindRec.
         value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. Computations are
             in float32, and lookups and NumPy arrays have float32 values; see `docs/precision.md`.
             Default: `float32`.
@@ -112,8 +112,8 @@ class TableConfig:
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
             'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. So stochastic rounding does not lose small updates. The random
-            choice depends only on seed, name, key and step, so that repeated runs give
+            equals the exact number. Therefore stochastic rounding does not lose small updates. The
+            random choice depends only on seed, name, key and step, so that repeated runs give
             bit-identical results. Default: 'stochastic'.
 
     Raises:

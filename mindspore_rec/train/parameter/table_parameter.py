@@ -116,8 +116,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
     through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
     gradient, the graph first computes all gradients of the table, and then runs the table's
-    optimizer step. The anchor's gradient also serves as a token: the step raises an error if
-    arithmetic has changed the token's value.
+    optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
+    token's value, the optimizer step raises an error.
 
     If two tables have the same name, the newer table is used. So a notebook cell that constructs a
     network can run twice. The older table keeps its rows. But as long as the newer table is open,
@@ -170,8 +170,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         zeros = ops.zeros_like
 
         # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero: if ids were computed from floats, this
-        # gradient flows on to the floats.
+        # gradient. The gradient of ids must be zero, because the gradient reaches any floats from
+        # which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -209,7 +209,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        On the CPU there is no error, because the device tier shares the host's memory.
+        If the device is the CPU, the method raises no error, because the device tier shares the
+        host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -255,8 +256,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Without this wait, in PyNative mode an export right after a step would miss the step's
-        # changes.
+        # Wait for the step's operations: in PyNative mode, an export right after a step would
+        # otherwise miss the step's changes.
         self.sync()
         self.check_not_replaced()
         return self._table
@@ -278,7 +279,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """True if training changes the table; lookups only read a frozen table, in any mode."""
+        """True if training changes the table; False for a frozen table, which lookups only read.
+        """
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
@@ -333,10 +335,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         table, `rows` is `vocab_size`, and byte counts include all rows. But a row that training has
         never looked up takes only address space.
 
-        For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
-        number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
-        rows only in lower tiers. For training lookups, the result has three counts: distinct keys
-        (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
+        For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
+        the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
+        of rows only in lower tiers. For training lookups, the result has three counts: distinct
+        keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
         during the lookup (`host_misses`). For other lookups, the result has three counts: distinct
         keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower
         tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
@@ -374,7 +376,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
         error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
         `StaticParameter.set_data` load rows, and lookups then work again. You may also call
-        `import_data` and `set_data` first, and load the other weights later.
+        `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:
             >>> from mindspore_rec import MapParameter

@@ -58,8 +58,8 @@ class Feed(Protocol):
 
         Args:
             read: function that returns the next batch, with Tensors as columns, or None at the end.
-                If the reader has a batch, the function may return `LATER` while there is no next
-                batch.
+                If the reader still has a batch, the function may return `LATER` until the source
+                has its next batch.
             reader: training or evaluation that reads the batches.
         """
 

@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return all workers' outputs as one batch; as one batch per worker if joining is impossible.
+    """Join all workers' outputs to one batch, or return one batch per worker if they do not fit.
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.

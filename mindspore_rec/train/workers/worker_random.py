@@ -31,9 +31,9 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
         network: the network, before its first step.
 
     Warns:
-        RuntimeWarning: on worker 0, at most one warning for MindSpore's cells, and one for layers
-        of this package that run as MindSpore's layers. A warning names the first affected cell and
-        the remedy.
+        RuntimeWarning: worker 0 warns at most twice: once about cells of MindSpore, and once about
+        layers of this package that run as MindSpore's layers. A warning names the first affected
+        cell and the remedy.
     """
     drawing = _drawing(network)
     for cell in drawing.values():
@@ -47,7 +47,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # If a cell draws equal numbers on all workers, name this cell, because its case is worse.
+    # If a cell draws equal numbers on all workers, the warning names this cell, because equal
+    # numbers are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(

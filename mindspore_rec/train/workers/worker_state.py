@@ -27,7 +27,8 @@ class WorkerState:
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
     each step, the moving statistics of these cells are averaged over the workers, weighted by the
     workers' row counts. So all workers give equal predictions. Idle workers are left out of the
-    averages. Other parameters without a gradient are compared every 100 steps.
+    averages. Parameters without a gradient that are not moving statistics are compared every 100
+    steps.
 
     Args:
         group: the workers.

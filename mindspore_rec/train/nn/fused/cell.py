@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. So each number of
-arguments has a class, made from source text that the compiler can read.
+The graph compiler refuses a `bprop` with a variable number of arguments. Therefore each number of
+arguments has its own class, made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # The index is a sum over the bfloat16 inputs: 1 for the first input, 2 for the second, 4
-        # for the third.
+        # Bit i of an operator's index is set if the operator reads a bfloat16 Tensor as input i.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)

@@ -23,8 +23,8 @@ _DEPTH = 4
 def is_of_library(module: str) -> bool:
     """Return whether a module belongs to MindSpore or to this package.
 
-    The networks of `mindspore_rec.models` are ordinary networks, so the function returns False for
-    their modules.
+    The function returns False for modules of `mindspore_rec.models`, because networks in these
+    modules are fused like a user's networks.
 
     Example:
         >>> is_of_library("mindspore.nn"), is_of_library("shop.net")

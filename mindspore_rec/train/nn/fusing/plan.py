@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the steps of a forward pass that one operator computes.
 
-Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
-layers, such as lookups. Stage 1 is the operator. Stage 2 follows the operator. Stage 2 contains all
-remaining steps, which run unchanged.
+Each step belongs to one of three stages. Stage 0 runs before the operator: steps that need no
+result of the operator's layers, such as lookups. Stage 1 consists of the steps that the operator
+computes. Stage 2 runs after the operator: all remaining steps, unchanged.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Add a reshape of rows to vectors if possible; rows in the operator are always vectors."""
+        """Add a reshape of rows to vectors if possible; in the operator, every row is a vector."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the source text of a `construct` with an operator in the place of layers.
+"""Writes the source text of a `construct` in which an operator replaces layers.
 
 MindSpore's graph compiler reads source text, so the text is saved as a module.
 """
@@ -48,7 +48,7 @@ class Signature:
 
     Args:
         cell: the cell.
-        inputs: number of arguments, if the `construct` has the parameter `*inputs`; otherwise None.
+        inputs: number of arguments if `construct` has the parameter `*inputs`, otherwise None.
 
     Attributes:
         names: source text of each argument inside the method.
@@ -91,7 +91,7 @@ class Signature:
     def condition(self, count: int) -> str:
         """Return a Python condition that exactly the first `count` arguments are Tensors.
 
-        The condition requires that the other arguments are None.
+        The condition also requires that all later arguments are None.
         """
         if self.is_full:
             return self.is_full
@@ -121,7 +121,7 @@ def forward_lines(
     Args:
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
-        made: the plan of the pass.
+        made: the plan of the forward pass.
         graph: path of the operator.
         results: index of the returned value, or a tuple of indexes.
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the global names, attributes and functions that a `construct` uses.
 
-An operator is made only once. So a trace records each number that `construct` reads, and later
-calls check that these numbers are unchanged. If the network calls a function that may act
-differently in the next step, the trace ends with an error.
+The operator for a network is made only once. Therefore a trace records each number that `construct`
+reads, and later calls check that these numbers are unchanged. If the network calls a function whose
+result may change from step to step, the trace ends with an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GlobalName:
         self._before = constant_of(self._value)
 
     def is_changed(self) -> bool:
-        """Return whether the name's value has changed."""
+        """Return whether the global name's value has changed since the trace."""
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
@@ -79,8 +79,8 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
     cells or Tensors. Functions and primitives are compared by identity. The result is `...` for the
-    value None, and None for a value that cannot be compared. Values below a depth of 3 are not
-    compared, and of a container with more than 100 entries only the length is compared.
+    value None, and None for a value that cannot be compared. Values nested deeper than 3 levels are
+    not compared. For a container with more than 100 entries, only the length is compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

@@ -43,7 +43,7 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base of the cells: it has the constants and operators, which copies of a cell share."""
+    """Base class of cells with operators; copies of a cell share its constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -57,8 +57,9 @@ class HistoryOperator(nn.Cell):
 class HistoryLayer(nn.Cell):
     """Base of the layers that run the operators, which read float32 only.
 
-    The graph compiler reads the source text of a property of a cell's own class, and calls a
-    property of a base. So properties that the compiler cannot read are in a base.
+    The graph compiler reads the source text of properties of a cell's own class, but calls
+    properties of a base class. Therefore properties that the compiler cannot read are defined in a
+    base class.
     """
 
     @property
@@ -117,7 +118,7 @@ class GatedAttention(HistoryOperator):
 
     Args:
         heads: number of heads.
-        weight_scale: scale of the SiLU of a score.
+        weight_scale: factor by which SiLU(score) is multiplied.
         by_time: whether a bias that depends on time differences is added to scores.
 
     Inputs:
@@ -185,7 +186,7 @@ class GatedAttention(HistoryOperator):
 
 
 class AddPlaces(HistoryOperator):
-    """Adds to each value the row of `table` for the value's place; see `csrc/sequence/places.h`.
+    """Adds a row of `table` to each value, by position or time; see `csrc/sequence/places.h`.
 
     Args:
         by_time: whether a place is a bucket of time differences; otherwise it is a distance.
@@ -221,8 +222,9 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both.
 
-    MindSpore's own addition allows inputs of different shapes. If the number of rows is not known
-    before the step, its gradient adds up the rows once more for each input.
+    MindSpore's own addition accepts inputs of different shapes, so its gradient may need a sum over
+    rows. If the number of rows is not known before the step, MindSpore's gradient computes this
+    unnecessary sum for each input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
