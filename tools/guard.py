@@ -7,9 +7,9 @@
 
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
 state, dense weights and predictions. The bits of results may differ between processors, and between
-versions of MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no
-recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a run
-exists on one side only.
+versions of MindSpore, oneDNN and NumPy. Therefore recordings are compared only on one machine, and
+no recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a
+run exists on one side only.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ since the common ancestor with `--base`, and the types of all files. `near` prin
 files in the folders of changed files, and the C++ test files that include a changed header,
 directly or indirectly. The nearest files are first. `cpp` compiles these files for at most
 `CPP_SECONDS` seconds, and prints the compiled files. `pytest` runs changed test files and the
-checks of `ALWAYS`. Then, until `--seconds` are over, `pytest` runs the tests that import a changed
-file, directly or indirectly, the nearest first. The command prints the number of test files that
-ran; `bash build.sh test` runs all tests.
+checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the tests that import a
+changed file, directly or indirectly. The nearest tests run first. The command prints the number of
+test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -395,7 +395,8 @@ def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     has tests. A change to a header may break tests that include the header, directly or through
     other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
     header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
-    that include a changed header directly are equally near. Tests in a folder above are less near.
+    that include a changed header directly are equally near. Tests in a folder above the changed
+    file's folder are less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
@@ -455,7 +456,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
     Args:
         near: the test files.
         directory: build directory that CMake has configured with at least the files in `near`.
-        seconds: the time. The first files are compiled even if their compilation takes longer.
+        seconds: time limit. The first 2 * `jobs` files are compiled even if this takes longer.
         jobs: number of files that are compiled at a time.
     """
     end = time.monotonic() + seconds

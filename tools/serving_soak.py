@@ -7,8 +7,8 @@ Clients send requests at a fixed rate, over persistent and new connections, and 
 Misbehaving clients (`strangers.py`) send three kinds of input: requests without a token; requests
 that are slow, incomplete, compressed or too large; and bytes that are not a request. Memory,
 threads, open files and CPU time of the server, and the 99th percentile of the clients' latency,
-must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up. A
-value fails if it grows, with 95 % confidence, by more than its limit.
+must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up.
+The test fails if a value grows, with 95 % confidence, by more than the value's limit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that sends one kind of request at a fixed rate; latency starts at the due time."""
+    """Thread that sends one kind of request at a fixed rate; latency counts from the due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -153,7 +153,7 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the misbehaving clients: sends their counts by kind on request."""
+    """Run misbehaving clients, and send their counts by kind through the pipe on request."""
     came: Counter[str] = Counter()
 
     def stranger(number: int) -> None:

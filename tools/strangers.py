@@ -33,7 +33,7 @@ class Place:
         http, grpc: ports.
         token: a valid token, for clients that misbehave in spite of a valid token.
         stay: seconds that slow senders stay connected.
-        rng: decides sizes, ports and times.
+        rng: random number generator for sizes, ports and times.
     """
 
     http: int

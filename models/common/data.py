@@ -44,8 +44,9 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: a field with more different values takes no part in the pair interactions
-            of the planted model. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        pair_cardinality: largest number of different values of a field that takes part in the pair
+            interactions of the planted model. Default: 1,500, as in
+            `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
 

@@ -26,11 +26,11 @@ ROUNDINGS = ("stochastic", "nearest")
 class EmbeddingConfig:
     """Description of a model's embeddings.
 
-    `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
-    `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
-    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The remaining keys, which are
-    not fields of `TableConfig`, set the kind, number and place of the tables, the form of the ids,
-    and the number of lookups.
+    The keys `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`,
+    `unknown_value`, `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` set fields of
+    `mindspore_rec.TableConfig`. The method `table` converts these keys to a `TableConfig`. The
+    remaining keys, which are not fields of `TableConfig`, set the kind, number and place of the
+    tables, the form of the ids, and the number of lookups.
 
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
@@ -48,11 +48,13 @@ class EmbeddingConfig:
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.
         vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
-            other ids become 0. With numbered ids, a static table has one row per number and no
-            `buckets`; for kind 'converted', ids are always numbered. Default: False.
-        host_device_mix: if True, rows are in host memory, where a step looks up and trains only the
-            rows of its batch; the dense part runs on the device. If False, the single static table
-            is an ordinary Parameter on the device, and its gradient is dense. Default: True.
+            other ids become 0. If ids are numbered, a static table has one row per number, and
+            `buckets` must not be set. For kind 'converted', ids are always numbered. Default:
+            False.
+        host_device_mix: True to store rows in host memory. A step then looks up and trains only the
+            rows of its batch, and the dense part of the model runs on the device. If False, the
+            single static table is an ordinary Parameter on the device, and its gradient is dense.
+            Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
         admission_threshold: number of an id's occurrences in training at which the id gets a row,

@@ -39,8 +39,9 @@ class OperatorTime:
             step' stands for steps of a table or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
             other operators without recording the place of the operators.
-        cell: path of the cell in the network; '' for the network itself, and for the gradients of
-            dense layers, because MindSpore does not record their cell.
+        cell: path of the cell in the network; '' for the network itself. The path is also '' for
+            gradients of dense layers, because MindSpore does not record the cell of these
+            gradients.
         calls: number of calls in a step.
         milliseconds: time of all calls in a step.
     """
@@ -177,7 +178,7 @@ def _is_dense(name: str) -> bool:
     """
     cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
     layers = _names_of(FusedLayer)
-    # The network itself may have the same name as a layer, for example MMoE.
+    # The network itself may be of a class with the name of a layer, such as MMoE.
     return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 

@@ -77,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return " in" and the files that differ between two wheels; '' for files of other kinds."""
+    """Return " in" and the files that differ between two wheels; '' for other kinds of files."""
     if first.suffix != ".whl":
         return ""
     contents = []

@@ -55,9 +55,9 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or a child
-    differs. A cell has also changed if an attribute or a global name that it reads has another
-    number or function. If a call passes an argument that is not a Tensor, MindSpore's layers also
+    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
+    differ. A cell has also changed if it reads an attribute or a global name whose number or
+    function differs. If a call passes an argument that is not a Tensor, MindSpore's layers also
     compute the network, but without a warning. An omitted argument has no effect on this choice.
 
     Args:
@@ -251,8 +251,7 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether a `FusedGraph` can call its layers one by one, like `construct`.
-    """
+    """Return whether a `FusedGraph` can call its layers one by one, like `construct`."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
@@ -321,8 +320,8 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     fusion = _Fusion(network, traces, has_modes)
     for name, graph in operators.graphs.values():
         # Use `object.__setattr__`, because `cells()` of the network must not yield the operator.
-        # Use `nn.Cell.set_train`, because the operator's method would also set the mode of the
-        # layers.
+        # Use `nn.Cell.set_train`, because the operator's own `set_train` would also set the mode of
+        # the layers.
         object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
         graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)

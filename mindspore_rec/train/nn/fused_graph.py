@@ -285,10 +285,10 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return the place of each value: the first value of the group, and the value's first column.
+    """Return for each value the first value of its group, and its first column in the group.
 
     Raises:
-        ValueError: two joins need different places for a value.
+        ValueError: a value is part of two joins that need the value at different offsets.
     """
     spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}

@@ -20,11 +20,11 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Look up column t of the ids in table t, with one operator for all tables of one row size.
+    """Look up column t of the ids in table t; one operator looks up all tables of one row size.
 
-    With one operator, many small tables cost little more than one large table. Separate lookups
-    would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
-    would return the same rows and train the tables to the same values, bit for bit.
+    With one operator, many small tables take little more time than one large table. Separate
+    lookups would slice the ids, wake the threads and concatenate the rows once per table. Separate
+    lookups would return the same rows and train the tables to the same values, bit for bit.
 
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
@@ -33,9 +33,9 @@ class GroupedEmbedding(nn.Cell):
             each config, the cell makes a new table: a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
-        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
-            `HashEmbeddingLookup`; one number for all columns, or one per column. Columns of static
-            tables have coefficient 1. Default: 1.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
+            Either one number for all columns, or one number per column. Columns of static tables
+            have coefficient 1. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -96,7 +96,8 @@ class GroupedEmbedding(nn.Cell):
             GroupedLookup([columns[t] for t in g], self.padding_key, [coefficients[t] for t in g])
             for g in self.groups
         ]
-        # An attribute would put its name in front of the names of the tables' parameters.
+        # Do not assign the cells to an attribute, because the attribute's name would become a
+        # prefix of the parameters' names.
         self.insert_child_to_cell("lookups", nn.CellList(lookups, auto_prefix=False))
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))

@@ -34,23 +34,23 @@ class HistoryTransformer(HistoryLayer):
         y = h + \text{drop}(\text{MLP}(\text{norm}(h)))
 
     In this formula, norm is a layer normalization. The attention has the weights
-    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The vector p is a
-    learned vector of the value's place. The place is the value's distance from the newest value of
-    the history, or the bucket of the time between these two values.
+    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
+    p is selected by the value's distance from the newest value of the history, or by the bucket of
+    the time between these two values.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared
-    lengths. The other layers' time is proportional to the number of values. The scores of a list
-    are never stored all at once, because the forward and the backward pass compute 16 rows of
-    scores at a time. If several blocks are stacked, set `positions` and `time_buckets` only for the
-    first block.
+    lengths. The time of all layers except the attention is proportional to the number of values.
+    The scores of a list are never stored all at once, because the forward and the backward pass
+    compute 16 rows of scores at a time. If several blocks are stacked, set `positions` and
+    `time_buckets` only for the first block.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
     https://arxiv.org/abs/1808.09781, and Chen et al., "Behavior Sequence Transformer for E-commerce
-    Recommendation in Alibaba" (BST), 2019, https://arxiv.org/abs/1905.06874. Both papers normalize
-    at other points of the block.
+    Recommendation in Alibaba" (BST), 2019, https://arxiv.org/abs/1905.06874. The papers on SASRec
+    and BST normalize at other points of the block.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.

@@ -36,8 +36,8 @@ class HSTU(HistoryLayer):
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
     normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
     values in the history and on the bucket of the time between the values. All heads share the
-    biases. The weights have no softmax, so an output also depends on how often similar values
-    occurred.
+    biases. No softmax is applied to the weights, so an output also depends on how often similar
+    values occurred.
 
     The projections, the attention, the normalization of the attention and the gates of a list are
     computed without padding, and with 16 rows of scores at a time, as in `HistoryTransformer`.

@@ -47,7 +47,8 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
     """Raise ValueError if a static table, which has no counts, gets a coefficient other than 1.
 
     Args:
-        config: description of the lookup's table; anything else is not checked.
+        config: description of the lookup's table. If `config` is not a `TableConfig`, the function
+            checks nothing.
         faae_coefficient: the lookup's coefficient.
 
     Example:

@@ -193,7 +193,7 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the program for training.
+            packed: last output of the training program, which contains the new statistics.
             moved: offset of each hidden layer's new statistics in `packed`.
         """
         for k in range(self.hidden):

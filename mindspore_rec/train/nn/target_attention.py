@@ -32,7 +32,7 @@ _MOST_UNITS = 1 << 16
 
 
 class _Parts(HistoryLayer):
-    """Base of TargetAttention, which checks that the operator may replace the cells inside."""
+    """Base class of TargetAttention; checks that the operator may replace the inner cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,8 +88,7 @@ class TargetAttention(_Parts):
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
-    https://arxiv.org/abs/1706.06978. The difference c - v comes from the program of the paper's
-    authors.
+    https://arxiv.org/abs/1706.06978. The difference c - v is in the code of the paper's authors.
 
     Args:
         embedding_dim: width of a candidate and of a value, 1 to 8192.
@@ -116,9 +115,10 @@ class TargetAttention(_Parts):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N; or the number
-            of lists differs from the number of candidates; or a cell inside has hooks or was
-            replaced, or only some of the Dice inside are frozen by `set_train(False)`.
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. The error is
+            also raised if the number of lists differs from the number of candidates, if an inner
+            cell has hooks or was replaced, or if only some of the inner Dice cells are frozen by
+            `set_train(False)`.
 
     Supported platforms:
         ``CPU``
@@ -234,7 +234,7 @@ class TargetAttention(_Parts):
 
 
 class _Linear(nn.Cell):
-    """Has the parameters of a linear layer, by the names that checkpoints use.
+    """Cell with the parameters of a linear layer, under the names that checkpoints use.
 
     Args:
         width: width of the input.

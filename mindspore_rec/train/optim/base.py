@@ -202,7 +202,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters, and of its tensor in each state.
+            j: index of the parameter among the dense parameters, and of the parameter's Tensor in
+                each state.
             w: the Parameter.
             g: gradient of the parameter after scaling and clipping; it includes the weight decay
                 unless `decouples` is True.
@@ -219,8 +220,8 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
     # with ms.jit. In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function
-    # still uses the old memory. After a checkpoint is loaded, a jitted step would update memory
-    # that is no longer read.
+    # still uses the old memory. Therefore, after a checkpoint is loaded, a jitted step would update
+    # the old memory, which nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 

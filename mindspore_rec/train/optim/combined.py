@@ -37,8 +37,8 @@ class CombinedOptimizer(nn.Optimizer):
     Raises:
         TypeError: `optimizers` is not an iterable of optimizers of this package, or
             `clip_global_norm` is not a number.
-        ValueError: `optimizers` is empty, two parts have different loss scales or the same
-            parameter or table, both the combination and a part clip gradients, or
+        ValueError: `optimizers` is empty; two parts have different loss scales; two parts have a
+            common parameter or table; both the combination and a part clip gradients; or
             `clip_global_norm` is out of range.
 
     Example:

@@ -5,11 +5,12 @@ MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handl
 so they include the anchor of a table but not its rows. A checkpoint without rows would load
 silently into a table with other rows or no rows. To detect such a load, each anchor has a random
 number, which differs from the random numbers of all other tables in all processes. If a load sets a
-number other than the anchor's number, the loaded weights belong to other rows. After such a load,
-lookups of the table raise an error until the table's rows are loaded too, or `keep_rows` is called.
+number other than the anchor's number, the loaded weights belong to other rows. After a load with
+another number, lookups of the table raise an error until the table's rows are loaded too, or
+`keep_rows` is called.
 
-The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
-to a sum of squares over all parameters, such as a penalty.
+The random number of an anchor is so small that its square is 0 in float32. Therefore anchors add
+nothing to a sum of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ lower tier reads the row.
 
 There are two forms of one tier, whose results are equal up to rounding:
 
-* Native code swaps and updates rows in the memory of the
+* *shared*: the form for the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
   results. Calls of `prepare` and `sync` are not necessary in this form.
-* The method `prepare` swaps rows by the operators Gather and
-  ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the previous
-  step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's formula. Rows
-  equal the rows of the *shared* form up to rounding, but not bit for bit.
+* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
+  Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
+  previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
+  formula. Rows equal the rows of the *shared* form up to rounding, but not bit for bit.
 
 For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """
@@ -104,8 +104,8 @@ class DeviceTier(nn.Cell):
         self._swap: Swap | None = None
 
     def _hide(self, name: str, value: Any) -> None:
-        # Cell.__setattr__ would add the value to the network's parameters, and so to its
-        # checkpoints and to the optimizer. The rows belong to the table, not to the network.
+        # Cell.__setattr__ would add the value to the network's parameters, checkpoints and
+        # optimizer. The rows belong to the table, not to the network.
         self.__dict__[name] = value
 
     def _parameter(self, what: str, array: np.ndarray) -> Parameter:

@@ -140,7 +140,9 @@ class HashTable(DynamicTable):
 
     @property
     def evict_filter_value(self) -> int:
-        """Number of steps after which an unseen row is evicted; `sys.maxsize` means never."""
+        """Number of steps after which the row of a key without occurrences is evicted;
+        `sys.maxsize` means never.
+        """
         steps = None if self.eviction is None else self.eviction.max_idle_steps
         return sys.maxsize if steps is None or steps == -1 else steps
 
@@ -288,8 +290,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # The range has one element per row, because shape inference can learn a data-dependent
-        # length only from `ops.Range`.
+        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
+        # method makes a range with one element per row.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -366,7 +368,7 @@ class HashTable(DynamicTable):
         slice.
 
         Args:
-            incremental: as for `export_data`; the same in every call of one export.
+            incremental: as in `export_data`; must be the same in every call of one export.
             slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
                 1 GiB.
 

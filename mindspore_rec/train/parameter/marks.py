@@ -63,7 +63,8 @@ class ChangeMarks:
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
         lower tier is replaced. The table also drops the digest when its event-time clock is first
-        reset and later set again. To make a new digest, call this method again after the next mark.
+        reset and later set again. To make a new digest, call this method again after a new mark is
+        set.
 
         Raises:
             ValueError: no mark was taken.
@@ -85,7 +86,7 @@ class ChangeMarks:
         self._release()
 
     def release_all(self) -> None:
-        """Drop all marks, as in a new table."""
+        """Drop all marks; afterwards, the table has no marks, like a new table."""
         self._held.clear()
         self._held_by.clear()
         self._release()

@@ -119,11 +119,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
     token's value, the optimizer step raises an error.
 
-    If two tables have the same name, the newer table is used. So a notebook cell that constructs a
-    network can run twice. The older table keeps its rows. But as long as the newer table is open,
-    any use of the older table raises RuntimeError. If two tables with the same name would both have
-    rows in tiers below host memory, the constructor of the newer table raises ValueError. Networks
-    that a predictor makes have a separate name scope.
+    If two tables have the same name, the newer table is used. Therefore a notebook cell that
+    constructs a network can run twice. The older table keeps its rows. But as long as the newer
+    table is open, any use of the older table raises RuntimeError. If two tables with the same name
+    would both have rows in tiers below host memory, the constructor of the newer table raises
+    ValueError. Networks that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -279,8 +279,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """True if training changes the table; False for a frozen table, which lookups only read.
-        """
+        """True if training changes the table; False for a frozen table, which lookups only read."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
@@ -329,11 +328,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers. The table keeps this number up to date, so the
-        call does not count rows. `rows` includes rows that are due for eviction but not yet
-        removed. Byte counts are for allocated memory, including room for growth. For a static
-        table, `rows` is `vocab_size`, and byte counts include all rows. But a row that training has
-        never looked up takes only address space.
+        `rows` is the number of rows in all tiers. The table maintains this number, so the call does
+        not count rows. `rows` includes rows that are due for eviction but not yet removed. Byte
+        counts are for allocated memory, including room for growth. For a static table, `rows` is
+        `vocab_size`, and byte counts include all rows. But a row that training has never looked up
+        takes only address space.
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
@@ -347,11 +346,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
         for their prefetch.
 
-        For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
+        For each lower tier, the result contains statistics with the prefix `remote_` or `ssd_`. The
         statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
         `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
-        `index_bytes` and `buffer_bytes`. If the table has rows on a device, names with the prefix
-        `device_` are for the device tier.
+        `index_bytes` and `buffer_bytes`. If the table has rows on a device, statistics of the
+        device tier have the prefix `device_`.
         """
         return self._synchronised().stats()
 
@@ -393,7 +392,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows and name. Any later use of the table is an error.
+        """Free the table's rows and name. Any later use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

@@ -66,8 +66,8 @@ class Feed(Protocol):
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        If reading the data fails, the batches that were already read are used first. Then `check`
-        raises the error.
+        If reading the data fails, the batches that were already read are used first. After these
+        batches, `check` raises the error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
@@ -144,7 +144,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Raise an error to end the wait for the source's next batch, or call `on_idle`."""
+        """Call `on_idle`, or raise an error to end the wait for the source's next batch."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

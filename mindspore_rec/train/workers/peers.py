@@ -39,15 +39,14 @@ class Alone:
     """Single worker of a training: exchanges no messages and leaves the steps unchanged.
 
     Attributes:
-        feed: its batches.
-        rank: its number, 0.
+        feed: batches of the worker.
+        rank: index of the worker, 0.
         workers: number of workers, 1.
-        name: name of the worker in messages, ''.
-        share: "whole", the share of the data for `Passes`.
+        name: name of the worker in messages; '' for a single worker.
+        share: name of the data's share for `Passes`, "whole".
         reads_on: the value of the source's attribute `reads_on`.
         bad: always None, because the training loop checks the loss of a single worker itself. With
-            several workers, the worker whose last loss is NaN or infinite. With a single worker,
-            the training loop checks the loss itself.
+            several workers, the worker whose last loss is NaN or infinite.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"

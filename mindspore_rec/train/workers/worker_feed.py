@@ -153,7 +153,7 @@ class WorkerFeed:
         """Raise the error, if any, that ended the data.
 
         Raises:
-            Exception: the error of this worker's data.
+            Exception: reading this worker's data raised the exception.
             RuntimeError: another worker could not read its data, although the job still runs.
         """
         if self._failed is None:

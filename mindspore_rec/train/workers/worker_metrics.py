@@ -54,8 +54,8 @@ class WorkerMetrics:
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function with two arguments, metrics by name and outputs; it updates the
-                metrics.
+            update: function that updates metrics; the arguments are the metrics, by name, and the
+                outputs.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:

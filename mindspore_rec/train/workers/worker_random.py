@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from one worker's masks.
+    """Seed MindSpore's random operators by worker; warn if masks differ from a single worker's.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no change, because a
@@ -92,7 +92,9 @@ def _seeded(cell: nn.Cell) -> list[Primitive]:
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's index to the second seed once. Processes without a seed differ anyway."""
+    """Add the worker's index to the second seed once. Without a seed, processes draw different
+    numbers.
+    """
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

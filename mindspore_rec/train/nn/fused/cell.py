@@ -219,16 +219,16 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, which means none.
-        raises_at_once: whether a call outside a graph waits until the operator has finished; set it
-            if the operator checks the user's values. Without the wait, PyNative mode would call the
-            next operator even if a result is missing after an error, and might crash. Default:
-            False.
+        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
+        raises_at_once: whether a call outside a graph waits until the operator has finished. Use
+            True if the operator checks values that the user passed. Without the wait, PyNative mode
+            would call the next operator even if a result is missing after an error, and might
+            crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # The operator has no side effect, so the compiler merges two calls with the same arguments. A
-    # train step makes two calls if it computes the network for the loss and again for the
-    # gradients.
+    # The operator has no side effect, so the compiler merges two calls with the same arguments. For
+    # example, a train step calls the operator twice if it computes the network for the loss and
+    # again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)

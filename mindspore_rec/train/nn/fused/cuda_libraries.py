@@ -73,8 +73,8 @@ def kernel_cache() -> str:
     The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The folder may
     not exist yet.
 
-    Returns: Path of the folder; "" if the user has no home folder; each process then compiles its
-        own kernels.
+    Returns: Path of the folder, or "" if the user has no home folder. Without a folder, each
+        process compiles its own kernels.
 
     Example:
         >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""

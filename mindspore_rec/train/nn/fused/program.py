@@ -156,7 +156,7 @@ class Program:
         return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
-        """Add a dropout that uses masks, and return its output: `output`, or a new value.
+        """Add a dropout that uses masks, and return `output` or, if `output` is None, a new value.
 
         The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and an index n,
         int32 `[1]`. Row i uses mask (n + 1 + i) % count.
@@ -215,7 +215,8 @@ class Program:
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether to also sum the units of the result.
+            sums: whether the output is one number, the sum of the vector's elements, instead of the
+                vector.
             output: columns to write. Default: a new value.
         """
         y = self.value(1 if sums else x.width // fields) if output is None else output
@@ -280,7 +281,9 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add relu(weight waves + bias) for the waves of each number, and return the output.
+        """Add relu(weight @ waves + bias) for each number, and return the output.
+
+        The waves of a number are its sines and cosines at all frequencies.
 
         Args:
             x: columns that contain the numbers.

@@ -77,8 +77,7 @@ class Contents(NamedTuple):
 def contents_of(value: Any, depth: int = _DEPTH) -> Iterator[Contents]:
     """Yield the contents of a value, and of the values inside it, up to a depth of 4.
 
-    Arrays of more than 64 KiB are skipped, and the values inside a container of more than 100
-    entries.
+    Arrays of more than 64 KiB and values inside a container of more than 100 entries are skipped.
 
     Example:
         >>> [each.before for each in contents_of({"calls": [1, 2]})]

@@ -92,7 +92,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Without the layers whose values no step reads, more layers may fit into the operator.
+        # Layers whose values no step reads are left out, so that more layers may fit into the
+        # operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -258,7 +259,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be adjacent in memory; each value has only one place."""
+        """Return whether values can be adjacent in memory; a value cannot be stored twice."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]

@@ -101,7 +101,7 @@ class Signature:
     def condition_of_any(self) -> str:
         """Return a Python condition that the required arguments are Tensors.
 
-        The condition requires that the other arguments are Tensors or None.
+        The condition also requires that each optional argument is a Tensor or None.
         """
         optional = [f"({n} is None or {_are_tensors([n])})" for n in self.names[self.required :]]
         required = _are_tensors(self.names[: self.required])

@@ -40,7 +40,8 @@ _DEPTH = 3
 class GlobalName:
     """Value that a global name had at the time of a trace.
 
-    `copy` returns the object itself, because the copy of a network uses the same modules.
+    `copy` returns the object itself, because a copied network uses the same modules as the original
+    network.
     """
 
     def __init__(self, names: dict[str, Any], name: str) -> None:
@@ -52,7 +53,7 @@ class GlobalName:
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
-        """Set the name to its value at the time of the trace."""
+        """Set the global name to its value at the time of the trace."""
         self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
@@ -78,9 +79,10 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
     """Return the numbers and texts in a value, so that they can be compared later.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. The result is `...` for the
-    value None, and None for a value that cannot be compared. Values nested deeper than 3 levels are
-    not compared. For a container with more than 100 entries, only the length is compared.
+    cells or Tensors. Functions and primitives are compared by identity. For the value None, the
+    result is `...`. For a value that cannot be compared, the result is None. Values nested deeper
+    than 3 levels are not compared. For a container with more than 100 entries, only the length is
+    compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

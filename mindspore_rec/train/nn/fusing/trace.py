@@ -367,7 +367,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added the attribute: MindSpore sets no attribute of this name.
+    """Return True if the user added an attribute whose name MindSpore does not use.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")

@@ -55,7 +55,7 @@ class HistoryOperator(nn.Cell):
 
 
 class HistoryLayer(nn.Cell):
-    """Base of the layers that run the operators, which read float32 only.
+    """Base class of layers that run the operators; all operators read float32 only.
 
     The graph compiler reads the source text of properties of a cell's own class, but calls
     properties of a base class. Therefore properties that the compiler cannot read are defined in a
@@ -189,7 +189,8 @@ class AddPlaces(HistoryOperator):
     """Adds a row of `table` to each value, by position or time; see `csrc/sequence/places.h`.
 
     Args:
-        by_time: whether a place is a bucket of time differences; otherwise it is a distance.
+        by_time: True to select rows of `table` by buckets of time differences, False to select rows
+            by distance.
 
     Inputs:
         - **values** (Tensor): float32 `[N, dim]`.
