@@ -58,7 +58,7 @@ def _answered(connection: socket.socket) -> None:
 
 
 def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
-    """Send ten bytes one at a time in `stay` seconds; stop earlier if all bytes are sent."""
+    """Send bytes one at a time, ten in `stay` seconds; stop after `stay` seconds."""
     end = time.monotonic() + stay
     for byte in data:
         if time.monotonic() > end:

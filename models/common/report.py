@@ -92,11 +92,10 @@ class Recorder(Callback):
         self._losses = []
 
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
-        """Return, for each tier, the share of looked-up keys that were in the tier since the last
-        point.
+        """Return each tier's share of the keys that were looked up since the last point.
 
         A row that is read ahead is counted in the lower tier, and its later lookup is counted in
-        host memory. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
+        host memory. If many rows are read ahead, the rate of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}

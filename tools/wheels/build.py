@@ -199,9 +199,7 @@ def check_core(file: Path, readelf: str) -> None:
 
 
 def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
-    """Move debug symbols of a compiled file to the folder `debug`; gdb finds the symbols by
-    name.
-    """
+    """Move a compiled file's debug symbols to the folder `debug`; gdb finds the symbols by name."""
     debug.mkdir(parents=True, exist_ok=True)
     symbols = debug / f"{file.name}.debug"
     run(tools["objcopy"], "--only-keep-debug", file, symbols)

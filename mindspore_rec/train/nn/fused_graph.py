@@ -195,7 +195,7 @@ class FusedGraph(FusedLayer):
         values: Any = ()
         for i in range(len(inputs)):
             # MindSpore has no kernel that adds bfloat16 gradients, so inputs that several layers
-            # read are cast.
+            # read are cast to float32.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()

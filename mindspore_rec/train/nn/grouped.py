@@ -24,7 +24,7 @@ class GroupedEmbedding(nn.Cell):
 
     With one operator, many small tables take little more time than one large table. Separate
     lookups would slice the ids, wake the threads and concatenate the rows once per table. Separate
-    lookups would return the same rows and train the tables to the same values, bit for bit.
+    lookups of the tables would give bit-identical rows and bit-identical trained values.
 
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
@@ -141,7 +141,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table from each config; if this fails, close the tables made before."""
+    """Make a table from each config; if an error occurs, close the tables that are already made."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

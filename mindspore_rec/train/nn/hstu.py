@@ -39,8 +39,8 @@ class HSTU(HistoryLayer):
     biases. No softmax is applied to the weights, so an output also depends on how often similar
     values occurred.
 
-    The projections, the attention, the normalization of the attention and the gates of a list are
-    computed without padding, and with 16 rows of scores at a time, as in `HistoryTransformer`.
+    The whole block is computed without padding. Scores are computed 16 rows at a time, as in
+    `HistoryTransformer`.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 

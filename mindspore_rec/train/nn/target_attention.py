@@ -40,7 +40,7 @@ class _Parts(HistoryLayer):
 
     @property
     def obstacle(self) -> str:
-        """Why the operator cannot replace the cells inside, or ''."""
+        """Reason why the operator cannot replace the inner cells, or ''."""
         cells = self._cells_inside()
         change = changed_inside(self, cells, self._made_of)
         for cell in cells:

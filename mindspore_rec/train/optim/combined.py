@@ -23,9 +23,9 @@ class CombinedOptimizer(nn.Optimizer):
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combined optimizer is one step of each part, and all parts
-    share one `global_step`. The combination owns its parts: from now on, do not call the parts
-    directly. Only the method `apply_by_handle` may be called on a part, because the combined
-    optimizer does not have this method.
+    share one `global_step`. The combined optimizer owns its parts: after the parts are combined, do
+    not call the parts directly. Only the method `apply_by_handle` may be called on a part, because
+    the combined optimizer does not have this method.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common

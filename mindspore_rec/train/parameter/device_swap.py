@@ -108,5 +108,6 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Round sizes up, because the device's memory pool can reuse blocks only of few different sizes.
+    # Round sizes up, because the device's memory pool reuses blocks only if there are few different
+    # sizes.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

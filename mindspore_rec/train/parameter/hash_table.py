@@ -140,9 +140,7 @@ class HashTable(DynamicTable):
 
     @property
     def evict_filter_value(self) -> int:
-        """Number of steps after which the row of a key without occurrences is evicted;
-        `sys.maxsize` means never.
-        """
+        """Number of idle steps after which a row is evicted; `sys.maxsize` means never."""
         steps = None if self.eviction is None else self.eviction.max_idle_steps
         return sys.maxsize if steps is None or steps == -1 else steps
 

@@ -331,8 +331,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         `rows` is the number of rows in all tiers. The table maintains this number, so the call does
         not count rows. `rows` includes rows that are due for eviction but not yet removed. Byte
         counts are for allocated memory, including room for growth. For a static table, `rows` is
-        `vocab_size`, and byte counts include all rows. But a row that training has never looked up
-        takes only address space.
+        `vocab_size`, and byte counts include all rows. But a static table's row takes no memory,
+        only address space, until training looks up the row.
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number

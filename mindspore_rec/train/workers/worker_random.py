@@ -92,9 +92,7 @@ def _seeded(cell: nn.Cell) -> list[Primitive]:
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's index to the second seed once. Without a seed, processes draw different
-    numbers.
-    """
+    """Add the worker's index to the second seed once, if the operator has a seed."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

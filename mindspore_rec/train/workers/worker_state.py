@@ -35,7 +35,7 @@ class WorkerState:
         network: the network.
 
     Warns:
-        RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if further
+        RuntimeWarning: worker 0 warns if the network has a normalization of MindSpore, or if other
             parameters differ between workers.
     """
 

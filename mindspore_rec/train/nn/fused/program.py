@@ -237,7 +237,9 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each of the equally wide groups of columns by its column of `scales`."""
+        """Multiply each group of columns by one column of `scales`; all groups have the same
+        width.
+        """
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y

@@ -194,7 +194,10 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values can have a total `width`; record one unknown width."""
+        """Return whether the widths of joined values can have the sum `width`.
+
+        If exactly one width is unknown, the function records this width.
+        """
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:

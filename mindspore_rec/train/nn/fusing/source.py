@@ -89,7 +89,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition that exactly the first `count` arguments are Tensors.
+        """Return a Python condition that is true if the first `count` arguments are Tensors.
 
         The condition also requires that all later arguments are None.
         """
@@ -99,7 +99,7 @@ class Signature:
         return " and ".join([*filter(None, [_are_tensors(self.names[:count])]), *missing])
 
     def condition_of_any(self) -> str:
-        """Return a Python condition that the required arguments are Tensors.
+        """Return a Python condition that is true if the required arguments are Tensors.
 
         The condition also requires that each optional argument is a Tensor or None.
         """
@@ -109,7 +109,7 @@ class Signature:
 
 
 def _are_tensors(names: Sequence[str]) -> str:
-    """Return a Python condition that the arguments are Tensors; '' if there are no arguments."""
+    """Return a Python condition, true if all arguments are Tensors; '' without arguments."""
     return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 

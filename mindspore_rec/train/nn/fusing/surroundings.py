@@ -61,7 +61,9 @@ class GlobalName:
 
 
 class _Same:
-    """A function, a primitive or another object, which is equal only to itself."""
+    """Wrapper of a function, a primitive or another object; wrappers of the same object are
+    equal.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value

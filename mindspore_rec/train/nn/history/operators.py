@@ -66,7 +66,7 @@ class HistoryLayer(nn.Cell):
     def is_half(self) -> bool:
         """True if `to_float` or MindSpore's mixed precision has set an operator to half precision.
 
-        MindSpore would then cast the inputs and the constants of the operator.
+        In half precision, MindSpore would cast the inputs and the constants of the operator.
         """
         operators = (
             cell for _, cell in self.cells_and_names() if isinstance(cell, HistoryOperator)
