@@ -237,9 +237,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each group of columns by one column of `scales`; all groups have the same
-        width.
-        """
+        """Multiply each group of columns by one column of `scales`; all groups are equally wide."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y

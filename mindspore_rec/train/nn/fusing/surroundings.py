@@ -61,9 +61,7 @@ class GlobalName:
 
 
 class _Same:
-    """Wrapper of a function, a primitive or another object; wrappers of the same object are
-    equal.
-    """
+    """Wrapper of a function or another object; two wrappers of the same object are equal."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
