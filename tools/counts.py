@@ -25,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# These classes may have more arguments: `TableConfig` contains a table's settings, and the library
-# returns the other classes as records.
+# The following classes may have more arguments, because `TableConfig` contains a table's settings,
+# and the library returns the other classes as records.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")

@@ -8,11 +8,11 @@
 `bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
 since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
 files in the folders of changed files, and the C++ test files that include a changed header,
-directly or indirectly. The nearest files are first. `cpp` compiles these files for at most
-`CPP_SECONDS` seconds, and prints the compiled files. `pytest` runs changed test files and the
-checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the tests that import a
-changed file, directly or indirectly. The nearest tests run first. The command prints the number of
-test files that ran; `bash build.sh test` runs all tests.
+directly or indirectly. The nearest files are first. `cpp` compiles C++ test files for at most
+`CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs changed
+test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the
+tests that import a changed file, directly or indirectly. The nearest tests run first. The command
+prints the number of test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CPP_SECONDS = 12
 # Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree. These files run after every change, and take some seconds.
+# Test files that read the whole tree. The files run after every change, and take some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -456,7 +456,7 @@ def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int
     Args:
         near: the test files.
         directory: build directory that CMake has configured with at least the files in `near`.
-        seconds: time limit. The first 2 * `jobs` files are compiled even if this takes longer.
+        seconds: time limit. The first 2 * `jobs` files are compiled even if the time limit passes.
         jobs: number of files that are compiled at a time.
     """
     end = time.monotonic() + seconds

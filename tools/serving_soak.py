@@ -317,7 +317,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
 
 
 def main() -> None:
-    """Run the load, print the results; fail if a value has grown, or too many requests failed."""
+    """Run the load and print the results; fail if a value has grown or too many requests failed."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180, help="of load")
     parser.add_argument("--every", type=float, default=10, help="seconds between samples")

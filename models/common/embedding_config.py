@@ -51,8 +51,8 @@ class EmbeddingConfig:
             other ids become 0. If ids are numbered, a static table has one row per number, and
             `buckets` must not be set. For kind 'converted', ids are always numbered. Default:
             False.
-        host_device_mix: True to store rows in host memory. A step then looks up and trains only the
-            rows of its batch, and the dense part of the model runs on the device. If False, the
+        host_device_mix: True to store rows in host memory, so that a step looks up and trains only
+            the rows of its batch. The dense part of the model runs on the device. If False, the
             single static table is an ordinary Parameter on the device, and its gradient is dense.
             Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:

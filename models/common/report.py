@@ -124,7 +124,7 @@ def write_report(
     Args:
         path: HTML file to write.
         title: title of the page.
-        figures: figures of the run, as for `--json`.
+        figures: figures of the run, in the form that `--json` writes.
         points: points of a `Recorder`.
         curves: predicted and observed rates, by task; empty if the run was interrupted.
         operators: times of the operators. Default: None, which means that the page shows no times.

@@ -58,7 +58,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
     differ. A cell has also changed if it reads an attribute or a global name whose number or
     function differs. If a call passes an argument that is not a Tensor, MindSpore's layers also
-    compute the network, but without a warning. An omitted argument has no effect on this choice.
+    compute the network, but without a warning. Omitted arguments do not prevent the use of the
+    operator.
 
     Args:
         cell: the network, not yet compiled.

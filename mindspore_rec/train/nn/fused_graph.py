@@ -50,7 +50,7 @@ class FusedGraph(FusedLayer):
         per row that `inputs` states. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
-        float32 Tensor `[B, width]`, or a tuple of such Tensors if there are several `outputs`.
+        float32 Tensor `[B, width]`, or a tuple of float32 Tensors if there are several `outputs`.
 
     Raises:
         TypeError: a layer is not of a legal type.
@@ -112,7 +112,7 @@ class FusedGraph(FusedLayer):
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
         # The layers are children of the network, which names the layers' parameters.
-        # `object.__setattr__` does not register the layers as children of this cell too.
+        # `object.__setattr__` prevents the layers from also becoming children of this cell.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
@@ -133,8 +133,8 @@ class FusedGraph(FusedLayer):
 
         Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
         function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
-        is True, the graph compares dynamic shapes in each step. If both settings are False, the
-        function returns False for dynamic shapes.
+        is True, the graph compares dynamic shapes in each step. If `expects_rows` and `may_branch`
+        are False, the function returns False for dynamic shapes.
 
         Args:
             inputs: the Tensors.

@@ -29,13 +29,13 @@ class GroupedEmbedding(nn.Cell):
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
             which are then looked up from left to right. The rows of the tables may differ in size.
-        config: a `TableConfig` for each column, each with a different name; replaces `tables`. For
-            each config, the cell makes a new table: a StaticParameter if the config has
+        config: a `TableConfig` for each column, each with a different name; replaces `tables`. The
+            cell makes a new table for each config. The table is a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
-            Either one number for all columns, or one number per column. Columns of static tables
-            have coefficient 1. Default: 1.
+            Pass one number for all columns, or one number per column. Columns of static tables have
+            coefficient 1. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -161,7 +161,7 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
 
 
 def _coefficients(numbers: Any, columns: list[Any]) -> list[int]:
-    """Return each column's coefficient; only columns of hash tables may have more than 1."""
+    """Return each column's coefficient; only columns of hash tables may have more than one."""
     count = len(columns)
     each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * count
     if len(each) != count:

@@ -54,8 +54,8 @@ class MemberRows(nn.Cell):
             already consists of the rows.
 
     Inputs:
-        x: if `first` is None, the rows: float32 or bfloat16 Tensor `[B, *shape]`. Otherwise, the
-            input of the cell `first`.
+        x: the rows, a float32 or bfloat16 Tensor `[B, *shape]`; or the input of the cell `first`,
+            if `first` is set.
 
     Outputs:
         float32 Tensor `[K * B, *shape]`: all rows of the first member, all rows of the second

@@ -71,8 +71,8 @@ class SparseOptimizer(nn.Optimizer):
             groups.
         learning_rate: a number or 0-d Tensor; or one rate per step as a 1-d Tensor, an iterable or
             a `LearningRateSchedule`. Finite and >= 0.
-        weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to
-            such a number.
+        weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to a
+            finite number >= 0.
         loss_scale: finite number > 0 by which the loss was multiplied.
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.

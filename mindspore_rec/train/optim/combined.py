@@ -19,7 +19,7 @@ __all__ = ["CombinedOptimizer"]
 
 
 class CombinedOptimizer(nn.Optimizer):
-    """One optimizer that combines several, such as FTRL (wide part) and LazyAdam (deep part).
+    """Combination of several optimizers, such as FTRL (wide part) and LazyAdam (deep part).
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combined optimizer is one step of each part, and all parts

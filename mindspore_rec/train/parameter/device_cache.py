@@ -13,7 +13,7 @@ There are two forms of one tier, whose results are equal up to rounding:
 
 * *shared*: the form for the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
-  results. Calls of `prepare` and `sync` are not necessary in this form.
+  results. Calls of `prepare` and `sync` are not necessary in the *shared* form.
 * *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
   Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
   previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
@@ -60,7 +60,7 @@ class DeviceTier(nn.Cell):
 
     Attributes:
         shared: whether the tier shares memory with the host, so that no rows are copied between
-            them.
+            host and tier.
 
     Raises:
         ValueError: `rows` is out of range.
@@ -160,9 +160,9 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        On the CPU, calling `sync` is not necessary. On other devices, evaluation in a graph raises
-        an error if `sync` was not called. Methods that read the table outside a graph call `sync`
-        themselves.
+        On the CPU, calling `sync` is not necessary. On devices other than the CPU, evaluation in a
+        graph raises an error if `sync` was not called. Methods that read the table outside a graph
+        call `sync` themselves.
         """
         self._move(*self._native.fetch_dirty())
 

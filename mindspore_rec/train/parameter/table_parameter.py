@@ -85,9 +85,9 @@ def _named_table(config: TableConfig) -> _native.Table:
         return _native.Table(**arguments)
     except NameTakenError:
         _check_replaceable(config)
-    # A notebook may run `net = Net()` twice. In the second run, `net` still refers to the older
-    # network while the newer network is made. The older network's table keeps its rows, but a use
-    # of the older network raises an error.
+    # If a notebook runs `net = Net()` twice, `net` still refers to the older network during the
+    # construction of the newer network. The older network's table keeps its rows, but a use of the
+    # older network raises an error.
     return _native.Table(**arguments, replace=True)
 
 
@@ -120,10 +120,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     token's value, the optimizer step raises an error.
 
     If two tables have the same name, the newer table is used. Therefore a notebook cell that
-    constructs a network can run twice. The older table keeps its rows. But as long as the newer
-    table is open, any use of the older table raises RuntimeError. If two tables with the same name
-    would both have rows in tiers below host memory, the constructor of the newer table raises
-    ValueError. Networks that a predictor makes have a separate name scope.
+    constructs a network can run twice. The older table keeps its rows. As long as the newer table
+    is open, any use of the older table raises RuntimeError. If two tables with the same name would
+    both have rows in tiers below host memory, the constructor of the newer table raises ValueError.
+    Networks that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -181,7 +181,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             token = accumulate(dout[0], out[1], descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
-        # Differentiating a lookup in evaluation mode is an error, because the table would not
+        # Differentiating a lookup in evaluation mode raises an error, because the table would not
         # learn.
         def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, refuse(dout, descriptor)
@@ -328,11 +328,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers. The table maintains this number, so the call does
-        not count rows. `rows` includes rows that are due for eviction but not yet removed. Byte
-        counts are for allocated memory, including room for growth. For a static table, `rows` is
-        `vocab_size`, and byte counts include all rows. But a static table's row takes no memory,
-        only address space, until training looks up the row.
+        `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
+        call does not count rows. `rows` includes rows that are due for eviction but not yet
+        removed. Byte counts are for allocated memory, including room for growth. For a static
+        table, `rows` is `vocab_size`, and byte counts include all rows. In a static table, a row
+        takes only address space until its first lookup in training.
 
         For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
         the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number

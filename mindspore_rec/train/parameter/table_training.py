@@ -91,7 +91,7 @@ class TableTraining(NativeAccess):
             prefetches.
 
         Raises:
-            ValueError: too many prefetches have not ended.
+            ValueError: too many prefetches were started without a call of `end_prefetch`.
         """
         return self._synchronised().prefetch(ids)
 

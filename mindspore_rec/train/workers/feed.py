@@ -66,8 +66,8 @@ class Feed(Protocol):
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        If reading the data fails, the batches that were already read are used first. After these
-        batches, `check` raises the error.
+        If reading the data fails, the batches that were already read are used first, and afterwards
+        `check` raises the error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:

@@ -22,9 +22,10 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     """Return this worker's share of a source; each row belongs to one worker's share.
 
     A stream is divided by partition if the stream has a partition for each worker, and no feature
-    learns from the stream's rows. A source of another kind may define how it is divided. In all
-    other cases, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
-    workers must call this function together.
+    learns from the stream's rows. A source of another kind may define how it is divided. If a
+    source is divided neither by partition nor by its own method, the rows of each batch are
+    divided; see `mindspore_rec.stream.split_by_worker`. All workers must call this function
+    together.
 
     Args:
         source: the data that the program passed on each worker.

@@ -35,8 +35,8 @@ class WorkerBatch(Batch):
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of its earlier batch. If an idle worker never read a batch, it
-    uses the columns of another worker's batch. Rows of idle workers are not counted.
+    An idle worker uses the columns of its earlier batch. If an idle worker has never read a batch,
+    the worker uses the columns of another worker's batch. Rows of idle workers are not counted.
     """
 
     samples: tuple[int, ...] = (0,)

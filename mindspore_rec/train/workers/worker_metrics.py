@@ -23,9 +23,9 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated in every step with the outputs of all workers. So these metrics have the same values as
-    in a single process that evaluates all workers' batches as one batch. With several workers, a
-    loss is the mean of the workers' losses, weighted by their row counts.
+    updated in every step with the outputs of all workers. Therefore metrics of MindSpore have the
+    same values as in a single process that evaluates all workers' batches as one batch. With
+    several workers, a loss is the mean of the workers' losses, weighted by their row counts.
 
     Args:
         group: the workers.
@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Join all workers' outputs to one batch, or return one batch per worker if they do not fit.
+    """Join all workers' outputs to one batch; if this is impossible, return one batch per worker.
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.

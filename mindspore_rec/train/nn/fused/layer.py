@@ -40,7 +40,8 @@ class FusedLayer(nn.Cell):
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
     in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
     the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, was
-    frozen by `set_train(False)`, or was replaced. A `RuntimeWarning` then names the inner cell.
+    frozen by `set_train(False)`, or was replaced. A `RuntimeWarning` names the inner cell that has
+    hooks, was frozen or was replaced.
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in

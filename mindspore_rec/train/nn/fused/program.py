@@ -54,7 +54,7 @@ class Program:
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
     arguments of the finished cell are all inputs, then all parameters, then all further inputs.
-    Each of these groups is ordered by number.
+    Inputs, parameters and further inputs are each ordered by number.
 
     A program runs on the device that was set (`set_dense_device`) when the program was made.
 

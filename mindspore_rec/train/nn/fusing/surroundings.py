@@ -76,7 +76,7 @@ class _Same:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, so that they can be compared later.
+    """Return the numbers and texts in a value, for later comparisons.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
     cells or Tensors. Functions and primitives are compared by identity. For the value None, the

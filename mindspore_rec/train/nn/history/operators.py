@@ -223,9 +223,9 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both.
 
-    MindSpore's own addition accepts inputs of different shapes, so its gradient may need a sum over
-    rows. If the number of rows is not known before the step, MindSpore's gradient computes this
-    unnecessary sum for each input.
+    MindSpore's own addition accepts inputs of different shapes. Therefore, if the number of rows is
+    not known before the step, the gradient of MindSpore's addition also sums over the rows for each
+    input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
