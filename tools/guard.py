@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check by digests of small seeded training runs that a code change leaves results bit-identical.
+"""Check that a code change leaves results bit-identical, by digests of small seeded trainings.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it

@@ -56,9 +56,9 @@ class OperatorTime:
 class OperatorTimes(Callback):
     """Measure operators in some steps in the middle of a run.
 
-    The profiler slows the measured steps only a little; starting and stopping it takes some
-    milliseconds. Only operators on the CPU are measured, and only one profiler can run at a time.
-    If the profiler cannot start, the run continues without measurements.
+    The profiler slows the measured steps only a little; starting and stopping the profiler takes
+    some milliseconds. Only operators on the CPU are measured, and only one profiler can run at a
+    time. If the profiler cannot start, the run continues without measurements.
 
     Args:
         steps: number of steps of the run, at least 1.

@@ -27,8 +27,8 @@ class VocabularyLookup(nn.Cell):
         output_dtype: dtype of the returned rows, as for `TableLookup`. Only for a StaticParameter.
 
     Attributes:
-        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'. For an `EmbeddingLookup`, the
-            value of the argument `target`.
+        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'; in the subclass
+            `EmbeddingLookup`, the value of the argument `target`.
         vocab_size: number of ids.
         embedding_size: number of floats in a row.
         embedding_table: the StaticParameter or Parameter.

@@ -17,7 +17,8 @@ There are two forms of one tier, whose results are equal up to rounding:
 * *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
   Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
   previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
-  formula. Rows equal the rows of the *shared* form up to rounding, but not bit for bit.
+  formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but not bit for
+  bit.
 
 For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """

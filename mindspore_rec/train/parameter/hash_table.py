@@ -331,8 +331,8 @@ class HashTable(DynamicTable):
         Args:
             incremental: False to export every row, with status 0 (unchanged). True to export the
                 changes since the last export; the first export contains all rows. Rows with status
-                1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
-                values. A row counts as modified if it was set by `put`, updated by a step, or
+                1 (modified) come first. Keys with status 2 (erased or evicted) come last and have
+                no values. A row counts as modified if it was set by `put`, updated by a step, or
                 looked up in training. With several workers, `incremental` must be False;
                 `RecCheckpoint` writes the changes of all workers. Default: False.
 

@@ -59,8 +59,8 @@ class TableConfig:
 
     Args:
         embedding_dim: number of floats in a row, 1 to 8192.
-        name: name of the table. Name and seed determine the initial value of every row. The name
-            also identifies the rows of the table in checkpoints, on SSD and on a server. If two
+        name: name of the table. Name and seed determine the initial value of every row. The table's
+            name also identifies the table's rows in checkpoints, on SSD and on a server. If two
             open tables have the same name, only the newer table can be used. Default: a numbered
             name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.

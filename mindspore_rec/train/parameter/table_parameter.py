@@ -388,11 +388,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set before the load but in the same step belong to the loaded weights.
+        # Rows that were set in the same step, before the load, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows and name. Any later use of the table raises an error.
+        """Free the table's rows and name. After the call, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

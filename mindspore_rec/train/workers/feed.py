@@ -29,7 +29,7 @@ class Reader:
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step and the
-            source has no further batch yet. The function must return the same value on all workers.
+            source has no further batch yet. `has_batch` must return the same value on all workers.
             Default: always False.
         on_idle: function that all workers call together while there is nothing to read. Default:
             none.

@@ -45,8 +45,8 @@ class Alone:
         name: name of the worker in messages; '' for a single worker.
         share: name of the data's share for `Passes`, "whole".
         reads_on: the value of the source's attribute `reads_on`.
-        bad: always None, because the training loop checks the loss of a single worker itself. With
-            several workers, the worker whose last loss is NaN or infinite.
+        bad: None for a single worker, because the training loop itself checks the worker's loss;
+            with several workers, the worker whose last loss is NaN or infinite.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"

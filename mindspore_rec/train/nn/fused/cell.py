@@ -220,8 +220,8 @@ def native_operator(
         outputs: number of outputs.
         bprop: its gradient. Default: none.
         narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
-        raises_at_once: whether a call outside a graph waits until the operator has finished. Use
-            True if the operator checks values that the user passed. Without the wait, PyNative mode
+        raises_at_once: whether a call outside a graph waits until the operator has finished.
+            Operators that check values from the user need True. Without the wait, PyNative mode
             would call the next operator even if a result is missing after an error, and might
             crash. Default: False.
     """

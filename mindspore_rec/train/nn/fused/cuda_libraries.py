@@ -82,6 +82,6 @@ def kernel_cache() -> str:
     """
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
-    # According to the XDG specification, a relative path in the variable is ignored.
+    # According to the XDG specification, a relative path in `XDG_CACHE_HOME` is ignored.
     cache = Path(cache_home) if os.path.isabs(cache_home) else Path(home) / ".cache"
     return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""

@@ -50,8 +50,8 @@ def set_dense_device(device: str) -> None:
     the GPU. Tables, parameters, optimizers, losses and layers of MindSpore stay on the CPU.
 
     The initial device is the value of the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or
-    'cpu' if the variable is not set. The variable is read when the first layer is constructed or
-    `get_dense_device` is called, unless `set_dense_device` was called before.
+    'cpu' if the variable is not set. `MINDSPORE_REC_DENSE_DEVICE` is read when the first layer is
+    constructed or `get_dense_device` is called, unless `set_dense_device` was called before.
 
     Args:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.

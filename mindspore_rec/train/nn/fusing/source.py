@@ -91,7 +91,7 @@ class Signature:
     def condition(self, count: int) -> str:
         """Return a Python condition that is true if the first `count` arguments are Tensors.
 
-        The condition also requires that all later arguments are None.
+        The arguments after the first `count` must be None.
         """
         if self.is_full:
             return self.is_full
@@ -101,7 +101,7 @@ class Signature:
     def condition_of_any(self) -> str:
         """Return a Python condition that is true if the required arguments are Tensors.
 
-        The condition also requires that each optional argument is a Tensor or None.
+        Each optional argument must be a Tensor or None.
         """
         optional = [f"({n} is None or {_are_tensors([n])})" for n in self.names[self.required :]]
         required = _are_tensors(self.names[: self.required])
