@@ -40,7 +40,8 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # takes half a minute.
 AT_A_TIME = 6
 
-# Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.
+# Seconds after which `cpp` starts no further compilation. Compilation of a file takes two to six
+# seconds.
 CPP_SECONDS = 12
 # Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15

@@ -237,7 +237,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
     spikes hardly change the slope. The value `surely` is the growth at the lower bound of the
-    slope's 95 % confidence interval. The interval is computed with Kendall's variance.
+    slope's 95 % confidence interval. The confidence interval is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))

@@ -95,7 +95,8 @@ class CensusIncome:
             four columns.
         min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
-            held-out rows instead of the test rows. If 0, no rows are held out. Default: 0.0.
+            held-out rows instead of the test rows. If `validation` is 0, no rows are
+            held out. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -114,7 +115,8 @@ class MovieLens:
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
         validation: share of the training rows to hold out for tuning. The evaluation uses the
-            held-out rows instead of the test rows. If 0, no rows are held out. Default: 0.0.
+            held-out rows instead of the test rows. If `validation` is 0, no rows are
+            held out. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"

@@ -60,8 +60,7 @@ class DeviceTier(nn.Cell):
         unknown: float32 `[dim]`, the value of an unknown key in training.
 
     Attributes:
-        shared: whether the tier shares memory with the host, so that no rows are copied between
-            host and tier.
+        shared: True for the *shared* form, in which the host can read and write the tier's memory.
 
     Raises:
         ValueError: `rows` is out of range.

@@ -132,7 +132,7 @@ class StaticParameter(TableParameter):
             values: float32 `[vocab_size, embedding_dim]`.
 
         Raises:
-            ValueError: `values` have another shape or dtype.
+            ValueError: `values` have the wrong shape or dtype.
         """
         self.set_data(values)
         self._rows_given = None
@@ -144,7 +144,7 @@ class StaticParameter(TableParameter):
             values: float32 `[vocab_size, embedding_dim]`.
 
         Raises:
-            ValueError: `values` have another shape or dtype.
+            ValueError: `values` have the wrong shape or dtype.
         """
         array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
         if array.shape != self.shape or array.dtype != np.float32:

@@ -70,8 +70,8 @@ def _opens(name: str) -> bool:
 def kernel_cache() -> str:
     """Return the folder for compiled kernels: `mindspore_rec/kernels` in the user's cache.
 
-    The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The folder may
-    not exist yet.
+    The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The returned
+    folder may not exist yet.
 
     Returns: Path of the folder, or "" if the user has no home folder. Without a folder, each
         process compiles its own kernels.
