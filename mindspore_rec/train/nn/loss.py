@@ -26,10 +26,9 @@ class BCEWithLogitsLoss(nn.LossBase):
     On the CPU, one operator computes the loss and its gradient. The gradient is
     :math:`\sigma(x_i) - y_i`, divided by the number of logits if `reduction` is 'mean'; the
     backward pass scales this gradient. The loss is summed in float64, in an order that does not
-    depend on the number of threads. The cell uses
-    `mindspore.nn.BCEWithLogitsLoss` instead of the operator if there is a `weight` or `pos_weight`,
-    the reduction is 'none', an input is not float32, the device is not the CPU,
-    `mindspore.export` runs, or `MINDSPORE_REC_ONEDNN` is 'off'.
+    depend on the number of threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` instead of the
+    operator if there is a `weight` or `pos_weight`, the reduction is 'none', an input is not
+    float32, the device is not the CPU, `mindspore.export` runs, or `MINDSPORE_REC_ONEDNN` is 'off'.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 
