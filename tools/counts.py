@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts places that make code and text hard to read, such as one idea in several forms.
+"""Counts passages that make code and text hard to read, such as one idea in several forms.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
@@ -25,8 +25,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# These classes may have more arguments: `TableConfig` contains a table's settings, and the library
-# returns the other classes as records.
+# The following classes may have more arguments, because `TableConfig` contains a table's settings,
+# and the library returns the other classes as records.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
@@ -198,7 +198,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Public names and arguments that differ from the field's terms, such as embedding_dim."""
+    """Public names and arguments that differ from the usual terms, such as embedding_dim."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()
@@ -209,7 +209,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Pairs of classes that do the same work for rows in two places."""
+    """Pairs of classes that do the same work on rows, so that the work is coded twice."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))

@@ -5,7 +5,7 @@
 
 This tool is not in `benchmarks/`, because it uses a table of the native core, which is not public.
 
-A step does the same work as a step of `embedding_step.py`, but without the graph. A step looks up
+A step does the same work as a step of `embedding_step.py`, but without a graph. A step looks up
 batch x fields ids, accumulates the rows' gradients, and does one step of Adam. After every
 `--delta-every` steps, the tool copies the changed rows for a delta, and a new epoch begins. Steps
 of two equal tables alternate, in a changing order; only one table keeps a digest. The tool measures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check, by digests of small seeded trainings, that a code change leaves all results bit-identical.
+"""Check that a code change leaves results bit-identical, by digests of small seeded trainings.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
@@ -7,9 +7,9 @@
 
 Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
 state, dense weights and predictions. The bits of results may differ between processors, and between
-versions of MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no
-recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a run
-exists on one side only.
+versions of MindSpore, oneDNN and NumPy. Therefore recordings are compared only on one machine, and
+no recording is committed. A comparison exits with 1 if a digest differs, if a run fails, or if a
+run exists on one side only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.guard.runs import RUNS
 
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
-    """Return the results of this tree's runs, and the machine."""
+    """Return the results of this tree's runs, and describe the machine."""
     runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):

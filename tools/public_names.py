@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check whether a code change changes the public names: record them, and show the differences.
+"""Record the public names before and after a code change, and show the differences.
 
     python tools/public_names.py --json output/names.json       before the change
     python tools/public_names.py --compare output/names.json    after it

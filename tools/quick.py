@@ -8,11 +8,11 @@
 `bash build.sh quick` compiles the code and runs three checks. `lint` checks the files that changed
 since the common ancestor with `--base`, and the types of all files. `near` prints the C++ test
 files in the folders of changed files, and the C++ test files that include a changed header,
-directly or indirectly. The nearest files are first. `cpp` compiles these files until `CPP_SECONDS`
-are over, and prints the compiled files. `pytest` runs changed test files and the checks of
-`ALWAYS`. Then, until `--seconds` are over, `pytest` runs the tests that import a changed file,
-directly or indirectly, the nearest first. The command prints the number of test files that ran;
-`bash build.sh test` runs all tests.
+directly or indirectly. The nearest files are first. `cpp` compiles C++ test files for at most
+`CPP_SECONDS` seconds, in the order of `near`, and prints the compiled files. `pytest` runs changed
+test files and the checks of `ALWAYS`. In the remaining time up to `--seconds`, `pytest` runs the
+tests that import a changed file, directly or indirectly. The nearest tests run first. The command
+prints the number of test files that ran; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # takes half a minute.
 AT_A_TIME = 6
 
-# Seconds after which `cpp` starts no further compilation. A file takes two to six seconds.
+# Seconds after which `cpp` starts no further compilation. Compilation of a file takes two to six
+# seconds.
 CPP_SECONDS = 12
 # Minimum seconds for Python tests, even if C++ tests have used up the time.
 LEAST_SECONDS = 15
 
-# Test files that read the whole tree. These files run after every change, and take some seconds.
+# Test files that read the whole tree. The files run after every change, and take some seconds.
 ALWAYS = (
     "tests/tools/test_counts.py",
     "tests/test_import_rule.py",
@@ -303,7 +304,7 @@ class _Deadline:
 
 
 def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) -> int:
-    """Run test files in this process until the time is over; print how many were run.
+    """Run test files in this process until the time limit; print the number of files that were run.
 
     Args:
         files: the test files.
@@ -391,11 +392,12 @@ _SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 def near_cpp_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the C++ test files that a change may break, the nearest first.
 
-    A change may break three kinds of tests: tests in the folder of a changed file, or in the
-    nearest folder above with tests; tests that include a changed header, also through other
-    headers; and tests that include the header of a changed `.cc` or `.inl` file. Changed test files
-    count as the nearest. Tests in the same folder are as near as tests that include a changed
-    header directly. Tests in a folder above are less near.
+    A change may break tests in the folder of a changed file, or in the nearest folder above that
+    has tests. A change to a header may break tests that include the header, directly or through
+    other headers. A change to a `.cc` or `.inl` file may break tests that include the file's
+    header. Changed test files count as the nearest. Tests in the folder of a changed file and tests
+    that include a changed header directly are equally near. Tests in a folder above the changed
+    file's folder are less near.
     """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
@@ -450,12 +452,12 @@ def cpp_filter(changed: Sequence[Path]) -> str:
 
 
 def compile_cpp(near: Sequence[Path], directory: Path, seconds: float, jobs: int) -> list[Path]:
-    """Compile C++ test files in order until the time is over; return the compiled files.
+    """Compile C++ test files in order until the time limit; return the compiled files.
 
     Args:
         near: the test files.
         directory: build directory that CMake has configured with at least the files in `near`.
-        seconds: the time. The first files are compiled even if their compilation takes longer.
+        seconds: time limit. The first 2 * `jobs` files are compiled even if the time limit passes.
         jobs: number of files that are compiled at a time.
     """
     end = time.monotonic() + seconds

@@ -7,8 +7,8 @@ Clients send requests at a fixed rate, over persistent and new connections, and 
 Misbehaving clients (`strangers.py`) send three kinds of input: requests without a token; requests
 that are slow, incomplete, compressed or too large; and bytes that are not a request. Memory,
 threads, open files and CPU time of the server, and the 99th percentile of the clients' latency,
-must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up. A
-value fails if it grows, with 95 % confidence, by more than its limit.
+must not grow. A slope is the median of the slopes between all pairs of samples after the warm-up.
+The test fails if a value grows, with 95 % confidence, by more than the value's limit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that sends one kind of request at a fixed rate; latency starts at the due time."""
+    """Thread that sends one kind of request at a fixed rate; latency counts from the due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -134,7 +134,7 @@ class Client(threading.Thread):
 
 
 def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the clients: sends their latencies and failures on request."""
+    """Run the clients, and send their latencies and failures through the pipe on request."""
     sys.setswitchinterval(0.0005)
     clients = [
         Client(kind, place, Request(keys, seed), len(KINDS) / rate * 2) for kind in KINDS * 2
@@ -153,7 +153,7 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the misbehaving clients: sends their counts by kind on request."""
+    """Run misbehaving clients, and send their counts by kind through the pipe on request."""
     came: Counter[str] = Counter()
 
     def stranger(number: int) -> None:
@@ -225,7 +225,10 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of latencies in seconds, as milliseconds; `waited` if there are none."""
+    """Return a percentile of latencies in milliseconds, or of `waited` if there are no latencies.
+
+    Latencies and `waited` are in seconds.
+    """
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -233,8 +236,8 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """Return the growth of a series from its start to its end, and the median of the series.
 
     The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
-    spikes hardly change the slope. `surely` is the growth at the lower end of the slope's 95 %
-    interval, which is computed with Kendall's variance.
+    spikes hardly change the slope. The value `surely` is the growth at the lower bound of the
+    slope's 95 % confidence interval. The confidence interval is computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -250,7 +253,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and for each value its growth and its limit."""
+    """Send load to the server; return the samples, and the growth and limit of each value."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (
@@ -314,7 +317,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
 
 
 def main() -> None:
-    """Run the load, print the results; fail if a value has grown, or too many requests failed."""
+    """Run the load and print the results; fail if a value has grown or too many requests failed."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180, help="of load")
     parser.add_argument("--every", type=float, default=10, help="seconds between samples")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
 
-Each client is a function that accepts a `Place`, performs one action and returns. A client of HTTP
-may raise OSError if the server has closed the connection meanwhile.
+Each client is a function that accepts a `Place`, performs one action and returns. An HTTP client
+may raise OSError if the server has closed the client's connection in the meantime.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place:
         http, grpc: ports.
         token: a valid token, for clients that misbehave in spite of a valid token.
         stay: seconds that slow senders stay connected.
-        rng: decides sizes, ports and times.
+        rng: random number generator for sizes, ports and times.
     """
 
     http: int
@@ -58,7 +58,7 @@ def _answered(connection: socket.socket) -> None:
 
 
 def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
-    """Send ten bytes one at a time in `stay` seconds; stop earlier if all bytes are sent."""
+    """Send bytes one at a time, ten in `stay` seconds; stop after `stay` seconds."""
     end = time.monotonic() + stay
     for byte in data:
         if time.monotonic() > end:

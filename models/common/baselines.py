@@ -77,8 +77,9 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
     """Evaluate histogram gradient boosting; in large fields, mean labels replace the ids.
 
-    Fields of fewer than 255 ids are native categories. Each id of a larger field is replaced by the
-    id's mean label (cross-fitted and smoothed by scikit-learn's TargetEncoder) and the id's count.
+    The model reads fields with fewer than 255 ids as native categories. In fields with at least 255
+    ids, two numbers replace each id: the id's mean label (cross-fitted and smoothed by
+    scikit-learn's TargetEncoder) and the id's count.
 
     Args: as for `logistic_regression`.
     """

@@ -131,7 +131,7 @@ def _hooks(kind: Any, hooks: Hooks) -> Hooks:
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:
-    """Check that a mapping's keys are fields of a dataclass; accept an instance unchecked."""
+    """Check that a mapping's keys are fields of a dataclass; skip instances of the dataclass."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):

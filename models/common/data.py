@@ -44,8 +44,9 @@ class Synthetic:
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of different values in the largest fields. Default: 10,000.
-        pair_cardinality: a field with more different values takes no part in the pair interactions
-            of the planted model. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        pair_cardinality: largest number of different values of a field that takes part in the pair
+            interactions of the planted model. Default: 1,500, as in
+            `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and of the rows. Default: 1.
     """
 
@@ -93,8 +94,9 @@ class CensusIncome:
         exact: columns of money amounts in which each exact amount is also a category. Default: all
             four columns.
         min_count: number of rows in which an exact amount must occur to be a category. Default: 5.
-        validation: share of the training rows to hold out for tuning. Held-out rows replace the
-            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. The evaluation uses the
+            held-out rows instead of the test rows. If `validation` is 0, no rows are
+            held out. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -112,8 +114,9 @@ class MovieLens:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
-        validation: share of the training rows to hold out for tuning. Held-out rows replace the
-            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. The evaluation uses the
+            held-out rows instead of the test rows. If `validation` is 0, no rows are
+            held out. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"
@@ -139,8 +142,8 @@ class Data:
         test: batches of test rows, which can be read repeatedly, from memory or disk.
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: groups of test rows to evaluate separately, by name; a group is a bool array [rows
-            of test].
+        groups: maps the name of each group of test rows, which is evaluated separately, to a bool
+            array [rows of test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
             users.
         vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.

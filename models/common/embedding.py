@@ -34,7 +34,8 @@ class FieldEmbedding(nn.Cell):
         name: name of the table, or prefix of the tables' names.
         seed: seed of the initial values. Default: 0.
         dim: number of floats in an embedding. Default: the configuration's.
-        initializer: initial values. Default: normal values with the configuration's deviation.
+        initializer: initial values. Default: normal values with the configuration's standard
+            deviation.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -80,7 +81,7 @@ class FieldEmbedding(nn.Cell):
 
 
 class FieldSum(nn.Cell):
-    """Lookup of one weight per id, summed over the fields of a row: the first-order term.
+    """Look up one weight per id, and sum the weights of a row's ids: the first-order term.
 
     Args: the arguments of `FieldEmbedding`; the weights start at 0.
 
@@ -182,7 +183,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Return the ids unchanged, or their remainders if a static table has buckets."""
+    """Return the ids; for a static table with buckets, return the ids' remainders."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

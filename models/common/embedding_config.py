@@ -26,11 +26,11 @@ ROUNDINGS = ("stochastic", "nearest")
 class EmbeddingConfig:
     """Description of a model's embeddings.
 
-    `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
-    `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
-    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The remaining keys, which are
-    not fields of `TableConfig`, set the kind, number and place of the tables, the form of the ids,
-    and the number of lookups.
+    The keys `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`,
+    `unknown_value`, `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` set fields of
+    `mindspore_rec.TableConfig`. The method `table` converts these keys to a `TableConfig`. The
+    remaining keys, which are not fields of `TableConfig`, set the kind, number and place of the
+    tables, the form of the ids, and the number of lookups.
 
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
@@ -48,11 +48,13 @@ class EmbeddingConfig:
             The row index of an id is the remainder of the id's low 31 bits divided by `buckets`.
             Only for 'static'. Default: None.
         vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
-            other ids become 0. With numbered ids, a static table has one row per number and no
-            `buckets`; for kind 'converted', ids are always numbered. Default: False.
-        host_device_mix: if True, rows are in host memory, where a step looks up and trains only the
-            rows of its batch; the dense part runs on the device. If False, the single static table
-            is an ordinary Parameter on the device, and its gradient is dense. Default: True.
+            other ids become 0. If ids are numbered, a static table has one row per number, and
+            `buckets` must not be set. For kind 'converted', ids are always numbered. Default:
+            False.
+        host_device_mix: True to store rows in host memory, so that a step looks up and trains only
+            the rows of its batch. The dense part of the model runs on the device. If
+            `host_device_mix` is False, the single static table is an ordinary Parameter on the
+            device with a dense gradient. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
         admission_threshold: number of an id's occurrences in training at which the id gets a row,
@@ -64,8 +66,9 @@ class EmbeddingConfig:
             recently used rows are evicted. Not for 'static'. Default: None, which means no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
             Default: None, which means 0.
-        cache: the tiers that store the rows, as for `mindspore_rec.CacheConfig`; only for tables on
-            the host that are not converted. Default: None, which means all rows in host memory.
+        cache: tiers that store the rows, with the keys of `mindspore_rec.CacheConfig`; only for
+            tables on the host of kind 'hash' or 'static'. Default: None, which means all rows in
+            host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages and decaying sums, 'float32' or
@@ -197,7 +200,8 @@ class EmbeddingConfig:
             name: name of the table.
             seed: seed of the table's initial values. Default: 0.
             dim: number of floats in a row. Default: the configuration's.
-            initializer: initial values. Default: normal values with the configuration's deviation.
+            initializer: initial values. Default: normal values with the configuration's standard
+                deviation.
         """
         is_hash = self.kind != "static"
         return TableConfig(

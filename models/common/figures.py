@@ -17,7 +17,8 @@ def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         runs: the metrics of each run, all with the same names; at least one run.
 
     Returns:
-        `mean`, and `deviation`, the standard deviation of a sample (n - 1); None for a single run.
+        `mean`, and `deviation`, the sample standard deviation (divisor n - 1). For a single run,
+        `deviation` is None.
 
     Raises:
         ValueError: no run.

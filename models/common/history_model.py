@@ -44,8 +44,8 @@ class RowsConfig:
     Args:
         task: 'seen' or 'interest', as in `datasets.synthetic.histories`.
         rows: number of training rows, at least 1. Default: 60,000.
-        test_rows: number of test rows, and of validation rows. Both parts need a row of each label.
-            Default: 20,000.
+        test_rows: number of test rows; the number of validation rows is the same. Test rows and
+            validation rows must contain both labels. Default: 20,000.
 
     Raises:
         ValueError: a value is out of range.

@@ -158,7 +158,7 @@ class ZooModel:
             name: prefix of the tables' names.
             seed: seed of the tables' initial values.
             tasks: names of the tasks. Default: one task.
-            vocabulary: number of ids, if the configuration numbers them. Default: None.
+            vocabulary: number of ids, if the configuration numbers the ids. Default: None.
 
         Raises:
             ValueError: values of the configuration are out of range or contradict each other.
@@ -200,7 +200,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
     """Return the configuration in a file.
 
     Args:
-        model: model of the configuration.
+        model: model that the configuration describes.
         path: a file, or the name of one of the model's own configurations.
 
     Raises:
@@ -214,7 +214,7 @@ def open_run(config: Any, directory: Path | None) -> Data:
 
     Args:
         config: configuration of the run.
-        directory: directory of the files, as for `open_data`.
+        directory: directory of the files, as in `open_data`.
 
     Raises:
         ValueError: as `open_data`.

@@ -25,7 +25,7 @@ def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Args:
         kind: the dataclass.
-        values: the section, which may contain keys of an earlier version; each such key causes a
+        values: the section, which may contain keys of an earlier version; each old key causes a
             warning.
 
     Example:

@@ -34,13 +34,14 @@ class OperatorTime:
 
     Args:
         kind: MindSpore's name, such as 'MatMul', or one of this module's names. The names 'table
-            lookup' and 'table gradient' are for tables. The names 'dense layers' and 'loss' are for
-            layers and losses that run as one operator. The name 'optimizer step' is for steps of a
-            table or of all dense parameters.
+            lookup' and 'table gradient' stand for the operators of tables. The names 'dense layers'
+            and 'loss' stand for layers and losses that run as one operator. The name 'optimizer
+            step' stands for steps of a table or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
             other operators without recording the place of the operators.
-        cell: path of the cell in the network; '' for the network itself, and for the gradients of
-            dense layers, because MindSpore does not record their cell.
+        cell: path of the cell in the network; '' for the network itself. The path is also '' for
+            gradients of dense layers, because MindSpore does not record the cell of these
+            gradients.
         calls: number of calls in a step.
         milliseconds: time of all calls in a step.
     """
@@ -55,9 +56,9 @@ class OperatorTime:
 class OperatorTimes(Callback):
     """Measure operators in some steps in the middle of a run.
 
-    The profiler slows the measured steps only a little; its start and stop take some milliseconds.
-    Only operators on the CPU are measured, and only one profiler can run at a time. If the profiler
-    cannot start, the run continues without measurements.
+    The profiler slows the measured steps only a little; starting and stopping the profiler takes
+    some milliseconds. Only operators on the CPU are measured, and only one profiler can run at a
+    time. If the profiler cannot start, the run continues without measurements.
 
     Args:
         steps: number of steps of the run, at least 1.
@@ -92,19 +93,19 @@ class OperatorTimes(Callback):
         self._place: tempfile.TemporaryDirectory[str] | None = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Start the profiler in the first step of the window."""
+        """Start the profiler in the first measured step."""
         if run_context.original_args().cur_step_num == self.first:
             self._begin()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Stop the profiler in the last step of the window."""
+        """Stop the profiler in the last measured step."""
         if self._profiler is not None:
             self.measured += 1
             if run_context.original_args().cur_step_num == self.last:
                 self._end()
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop the profiler if the run ends inside the window."""
+        """Stop the profiler if the run ends before the last measured step."""
         if self._profiler is not None:
             self._end()
 
@@ -177,7 +178,7 @@ def _is_dense(name: str) -> bool:
     """
     cells = [part.rpartition("-") for part in name.split("/")[:-1] if "-" in part]
     layers = _names_of(FusedLayer)
-    # The network itself may have the same name as a layer, for example MMoE.
+    # The network itself may be of a class with the name of a layer, such as MMoE.
     return not cells or any(kind in layers for cell, _, kind in cells if cell != "network")
 
 

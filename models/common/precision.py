@@ -34,7 +34,7 @@ def lower_precision(net: nn.Cell, name: str) -> None:
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
     form round both factors of each product. Type 'bfloat16' is faster than float32 on processors
     that multiply bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower on other processors. With
-    'float16', only the linear layers of perceptrons change; they are then MindSpore's own layers.
+    'float16', only the linear layers of perceptrons compute in float16, as MindSpore's own layers.
     With 'float32', nothing changes.
 
     Args:

@@ -17,8 +17,8 @@ def check_remote(config: Any) -> None:
 
     A table would retry to connect for half a minute, which is useful only in the middle of a
     training run. The server is not checked if the URL has `retry_seconds`, because the user then
-    wants retries at the start too. An invalid URL is not checked here either, because the tier
-    rejects the URL later.
+    wants retries at the start too. The function does not check an invalid URL, because the remote
+    tier rejects the URL later.
 
     Args:
         config: configuration of a model.
@@ -49,7 +49,10 @@ def check_remote(config: Any) -> None:
 
 
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
-    """Return why a server does not answer, or None; with TLS, only try to connect."""
+    """Return why a server does not answer, or None if it answers.
+
+    If the server uses TLS, the function only connects to the server.
+    """
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as connection:
             if is_plain:

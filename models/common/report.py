@@ -68,7 +68,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Add the step's loss to the next point; record the point if the point is complete."""
+        """Store the loss of a step, and record a point of the report after every `every` steps."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:
@@ -92,10 +92,10 @@ class Recorder(Callback):
         self._losses = []
 
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
-        """Return, for each tier, the share of looked-up keys found there since the last point.
+        """Return each tier's share of the keys that were looked up since the last point.
 
         A row that is read ahead is counted in the lower tier, and its later lookup is counted in
-        host memory. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
+        host memory. If many rows are read ahead, the rate of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}
@@ -124,10 +124,10 @@ def write_report(
     Args:
         path: HTML file to write.
         title: title of the page.
-        figures: figures of the run, as for `--json`.
+        figures: figures of the run, in the form that `--json` writes.
         points: points of a `Recorder`.
         curves: predicted and observed rates, by task; empty if the run was interrupted.
-        operators: times of the operators. Default: None, which means that it is not shown.
+        operators: times of the operators. Default: None, which means that the page shows no times.
 
     Raises:
         ValueError: matplotlib is not installed.

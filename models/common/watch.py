@@ -36,7 +36,7 @@ class Watch:
         self.recorder = Recorder(model, steps)
         self.operators = OperatorTimes(steps, config.evaluations) if operators else None
         evaluation = EvalCallback(model, data.test, every, at_epoch_end=False)
-        # No evaluation is inside the window of measured steps.
+        # No evaluation runs during the measured steps.
         first: list[Callback] = [] if self.operators is None else [self.operators]
         if config.admission_counts == "first_epoch":
             first.append(CountFirstEpoch(steps // config.epochs))

@@ -61,7 +61,7 @@ class WideDeepOptimizer(OptimizerConfig):
 
     Args: as for `OptimizerConfig`, and
 
-        wide: settings of FTRL for the wide part; with None, LazyAdam trains the whole network.
+        wide: settings of FTRL for the wide part; if None, LazyAdam trains the whole network.
     """
 
     wide: FtrlConfig | None = field(default_factory=FtrlConfig)

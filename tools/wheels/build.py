@@ -136,7 +136,7 @@ def path_flags(tree: Path, work: Path, include: str) -> list[str]:
 
     Args:
         tree: the folder in which the compiler runs.
-        work: the folder of this wheel's build, beside the environments with the build's packages.
+        work: the build folder of this wheel, in the same folder as the build environments.
         include: the folder with the headers of Python.
     """
     relative = Path(os.path.relpath(work, tree))  # setuptools names the sources in it so
@@ -171,7 +171,8 @@ def compile_wheel(python: Path, machine: str, work: Path, prefix: Path) -> Path:
         MINDSPORE_REC_LDFLAGS=" ".join(
             (
                 *(f"-L{libraries}", "-Wl,--exclude-libs,ALL"),
-                # In today's glibc, the functions of these two libraries are in libc.so.6.
+                # In current versions of glibc, libc.so.6 contains the functions of libpthread and
+                # libdl.
                 *("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--as-needed"),
             )
         ),
@@ -198,7 +199,7 @@ def check_core(file: Path, readelf: str) -> None:
 
 
 def strip_debug(file: Path, debug: Path, tools: Tools) -> None:
-    """Move the debug symbols of a compiled file to the folder `debug`; gdb finds them by name."""
+    """Move a compiled file's debug symbols to the folder `debug`; gdb finds the symbols by name."""
     debug.mkdir(parents=True, exist_ok=True)
     symbols = debug / f"{file.name}.debug"
     run(tools["objcopy"], "--only-keep-debug", file, symbols)
@@ -213,7 +214,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
     Yields:
         the files, and the name of the folder with the wheel's metadata. Files keep their order.
-        Times are SOURCE_DATE_EPOCH, and permissions do not depend on the user's umask.
+        All files have the time SOURCE_DATE_EPOCH, and permissions that do not depend on the umask.
     """
     with zipfile.ZipFile(wheel) as source:
         files = {each.filename: source.read(each) for each in source.infolist()}
@@ -233,7 +234,7 @@ def rewritten(wheel: Path, target: Path) -> Iterator[tuple[dict[str, bytes], str
 
 
 def each_core(files: dict[str, bytes], change: Callable[[Path], None], work: Path) -> None:
-    """Call a function that changes a file, for each compiled file of a wheel."""
+    """Call a function for each compiled file of a wheel; the function changes the file."""
     folder = work / "cores"
     folder.mkdir(exist_ok=True)
     for name in [each for each in files if each.endswith(".so")]:

@@ -3,13 +3,14 @@
 
 A program that is linked with this system's C library requires the newest version of each symbol, so
 it does not start on an older system. This module writes libraries without code, which define only
-the symbols and versions of an older glibc and libstdc++. An old release never gets new symbol
-versions, so this system's libraries show the symbols of the old release. Two groups of functions
-are linked into the wheel's core as hidden symbols: functions of glibc from `old_glibc.c`, and
-functions of libstdc++ from the compiler's static library.
+the symbols and versions of an older glibc and libstdc++. Later releases of a library add no symbols
+to an old release's versions. Therefore this system's libraries show which symbols the old release
+contains. Two groups of functions are linked into the wheel's core as hidden symbols: functions of
+glibc from `old_glibc.c`, and functions of libstdc++ from the compiler's static library.
 
-This system's compiler compiles with this system's headers. So the wheel's core has the same
-instructions as a core that is compiled in the source tree.
+The wheel's core is compiled with the compiler and the headers of the machine on which this tool
+runs. Therefore the wheel's core has the same instructions as a core that is compiled in the source
+tree.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ def symbols_of(path: Path, readelf: str = "readelf") -> list[Symbol]:
 
 
 def _numbers(version: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return a version's name and numbers; None if it has no numbers, such as GLIBC_PRIVATE."""
+    """Return a version's name and numbers; None if the version has no numbers (GLIBC_PRIVATE)."""
     match = re.fullmatch(r"([A-Z]+)_(\d+(?:\.\d+)*)", version)
     return None if match is None else (match[1], tuple(map(int, match[2].split("."))))
 
 
 def old_symbols(symbols: list[Symbol]) -> list[Symbol]:
-    """Return the defined symbols in the newest versions that `LIMITS` allows, none thread-local.
+    """Return the defined symbols in the newest versions in `LIMITS`, except thread-local symbols.
 
     Example:
         >>> kinds = (True, False, 0, False)
@@ -121,7 +122,7 @@ def _assembly(symbols: list[Symbol]) -> str:
 
 
 def _write_library(compiler: list[str], file: Path, symbols: list[Symbol]) -> None:
-    """Write a library without code that defines the symbols."""
+    """Write a library that defines the symbols but contains no code."""
     source, versions = file.with_suffix(".s"), file.with_suffix(".map")
     source.write_text(_assembly(symbols))
     names = sorted({symbol.version for symbol in symbols})
@@ -159,8 +160,8 @@ def write_libraries(compiler: list[str], machine: str, folder: Path) -> None:
     # Names without versions, by which the linker finds the libraries.
     libraries = [folder / name for name in ("libc.so.6", "libpthread.so.0", "libdl.so.2")]
     scripts = {
-        # The archive comes first, because the current libc.so.6 also defines some of the archive's
-        # functions, which an older libc.so.6 may lack.
+        # The archive comes first: the current libc.so.6 also defines some functions of the archive,
+        # but an older libc.so.6 may lack these functions.
         "libc.so": f"GROUP({here('libc_nonshared.a')} {' '.join(map(str, libraries))} {archive} "
         f"AS_NEEDED({folder / _LOADERS[machine]}))",
         "libm.so": f"INPUT({folder / 'libm.so.6'})",

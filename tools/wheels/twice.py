@@ -2,8 +2,8 @@
 """Build the wheels again somewhere else, and compare all files byte by byte.
 
 The second build uses a copy of the tree in another folder, a new environment, and another umask,
-language and time zone. It also begins later. So bytes that depend on any of these conditions
-differ.
+language and time zone. The second build also begins later. Bytes that depend on the folder, the
+environment, the umask, the language, the time zone or the time therefore differ between the builds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def differences(first: Path, second: Path) -> list[str]:
 
 
 def _inside(first: Path, second: Path) -> str:
-    """Return " in" and the files that differ between two wheels; '' for files of other kinds."""
+    """Return " in" and the files that differ between two wheels; '' for other kinds of files."""
     if first.suffix != ".whl":
         return ""
     contents = []

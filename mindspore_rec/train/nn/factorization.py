@@ -28,7 +28,7 @@ class FactorizationMachine(FusedLayer):
             - \sum_{i=1}^{F} v_{i,d}^2 \Big]
 
     The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
-    computes the expression on the right side of the equation. The cell has no parameters: the
+    computes :math:`y` by the last expression of the formula. The cell has no parameters: the
     vectors are parameters of the embedding. For the first-order term of a factorization machine,
     sum an embedding of width 1.
 

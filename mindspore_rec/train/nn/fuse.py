@@ -43,22 +43,23 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
 
     `fuse` runs `construct` in Python, once for each value of `self.training` and for each number of
     optional arguments. The arguments are stand-ins, which record the operations on Tensors. One
-    `FusedGraph` replaces the layers that an operator can compute. These layers are `MLP`,
-    `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
-    `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum` and `nn.Dense`. The
-    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
-    other steps of `construct`, such as lookups and a final sigmoid, run unchanged. If the layers
-    read Tensors with different numbers of rows, the layers also run unchanged, with one warning. In
-    a graph with dynamic shapes, the operator raises an error if the numbers of rows differ.
+    `FusedGraph` replaces the layers that an operator can compute: `MLP`, `CrossNet`, `CrossNetV2`,
+    `CrossNetMix`, `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `PiecewiseLinear`,
+    `PeriodicEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums, joins
+    (`ops.concat`), and activations after `nn.Dense`. All other steps of `construct`, such as
+    lookups and a final sigmoid, run unchanged. If the layers read Tensors with different numbers of
+    rows, MindSpore's layers compute the network, with one warning. In a graph with dynamic shapes,
+    the operator raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or a child
-    differs. A cell has also changed if an attribute or a global name that it reads has another
-    number or function. If a call passes an argument that is not a Tensor, MindSpore's layers
-    compute the network too, without a warning. An omitted argument does not count.
+    changed since the call of `fuse`. A cell has changed if its type, mode, hooks or children
+    differ. A cell has also changed if it reads an attribute or a global name whose number or
+    function differs. If a call passes an argument that is not a Tensor, MindSpore's layers also
+    compute the network, but without a warning. Omitted arguments do not prevent the use of the
+    operator.
 
     Args:
         cell: the network, not yet compiled.
@@ -119,10 +120,9 @@ def is_fused(cell: nn.Cell) -> bool:
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     """Fuse a network of several layers, for `RecModel` and `TrainStep`.
 
-    Some networks stay unchanged, without a warning. The unchanged networks are containers, train
-    steps, cells of a library, cells with a `bprop` or a compiled `construct`, networks with fewer
-    than two unfused layers of `mindspore_rec.nn`, and networks without layers that one operator
-    could compute.
+    The following networks stay unchanged, without a warning: containers, train steps, cells of a
+    library, cells with a `bprop` or a compiled `construct`, networks with fewer than two unfused
+    layers of `mindspore_rec.nn`, and networks without layers that one operator could compute.
 
     Args:
         network: the network.
@@ -252,7 +252,7 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether a `FusedGraph` can call its layers one by one as `construct` does."""
+    """Return whether a `FusedGraph` can call its layers one by one, like `construct`."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
@@ -321,8 +321,8 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     fusion = _Fusion(network, traces, has_modes)
     for name, graph in operators.graphs.values():
         # Use `object.__setattr__`, because `cells()` of the network must not yield the operator.
-        # Use `nn.Cell.set_train`, because the operator's method would also set the mode of the
-        # layers.
+        # Use `nn.Cell.set_train`, because the operator's own `set_train` would also set the mode of
+        # the layers.
         object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
         graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)

@@ -41,8 +41,8 @@ class FusedGraph(FusedLayer):
             input is an entry of `inputs` or the name of an earlier step. Legal layers are `MLP`,
             `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
             `NumberEmbedding`, `PiecewiseLinear`, `PeriodicEmbedding`, `Sum`, and `nn.Dense` without
-            activation. An `nn.Dense` joins its inputs. Each layer must be constructed for the
-            widths of its inputs.
+            activation. An `nn.Dense` concatenates its inputs. Each layer must be constructed for
+            the widths of its inputs.
         outputs: names of the steps whose outputs are returned. Default: the last step.
 
     Inputs:
@@ -50,7 +50,7 @@ class FusedGraph(FusedLayer):
         per row that `inputs` states. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
-        float32 Tensor `[B, width]`, or a tuple of such Tensors if there are several `outputs`.
+        float32 Tensor `[B, width]`, or a tuple of float32 Tensors if there are several `outputs`.
 
     Raises:
         TypeError: a layer is not of a legal type.
@@ -111,8 +111,8 @@ class FusedGraph(FusedLayer):
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
-        # Use `object.__setattr__`, because the layers are children of the network, which names
-        # their parameters.
+        # The layers are children of the network, which names the layers' parameters.
+        # `object.__setattr__` prevents the layers from also becoming children of this cell.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
@@ -131,15 +131,15 @@ class FusedGraph(FusedLayer):
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
-        The graph compiler compares shapes once. If shapes are dynamic and `expects_rows` is True,
-        the function returns True. If shapes are dynamic and `expects_rows` is False, the graph
-        compares shapes in each step if `may_branch` is True. If `may_branch` is False, the function
-        returns False.
+        Static shapes are compared once, when the graph is compiled. For dynamic shapes, the
+        function returns True if `expects_rows` is True. If `expects_rows` is False and `may_branch`
+        is True, the graph compares dynamic shapes in each step. If `expects_rows` and `may_branch`
+        are False, the function returns False for dynamic shapes.
 
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: True if the graph may branch in each step, depending on the result. In
+            may_branch: whether the graph may contain a branch that depends on the result. In
                 branches of a graph, MindSpore 2.10 may lose changes of a Parameter.
         """
         differences: Any = 0
@@ -195,7 +195,7 @@ class FusedGraph(FusedLayer):
         values: Any = ()
         for i in range(len(inputs)):
             # MindSpore has no kernel that adds bfloat16 gradients, so inputs that several layers
-            # read are cast.
+            # read are cast to float32.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()
@@ -241,7 +241,7 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False, with a warning at the first call. The graph compiler also calls this function.
+    """Return False, and warn at the first call. The graph compiler also calls this function.
 
     Args:
         owner: name of the network's class.
@@ -285,10 +285,10 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return the place of each value: the first value of the group, and the value's first column.
+    """Return for each value the first value of its group, and its first column in the group.
 
     Raises:
-        ValueError: two joins need different places for a value.
+        ValueError: a value is part of two joins that need the value at different offsets.
     """
     spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}
@@ -303,7 +303,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:
-    """Return the columns of all inputs and steps; joined values are adjacent."""
+    """Return the columns of all inputs and steps; values that are read together are adjacent."""
     totals: dict[int, int] = {}
     for place, (first, _) in enumerate(graph.places):
         totals[first] = totals.get(first, 0) + graph.widths[place]

@@ -20,22 +20,22 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Look up column t of the ids in table t, with one operator for all tables of one row size.
+    """Look up column t of the ids in table t; one operator looks up all tables of one row size.
 
-    With one operator, many small tables cost little more than one large table. Separate lookups
-    would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
-    would return the same rows and train the tables to the same values, bit for bit.
+    With one operator, many small tables take little more time than one large table. Separate
+    lookups would slice the ids, wake the threads and concatenate the rows once per table. Separate
+    lookups of the tables would give bit-identical rows and bit-identical trained values.
 
     Args:
         tables: a HashTable or StaticParameter for each column. A table may serve several columns,
             which are then looked up from left to right. The rows of the tables may differ in size.
-        config: a `TableConfig` for each column, in place of `tables`, with different names. For
-            each config, the cell makes a new table: a StaticParameter if the config has
+        config: a `TableConfig` for each column, each with a different name; replaces `tables`. The
+            cell makes a new table for each config. The table is a StaticParameter if the config has
             `vocab_size`, otherwise a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
-        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
-            `HashEmbeddingLookup`; one number for all columns, or one per column. Columns of static
-            tables have coefficient 1. Default: 1.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
+            Pass one number for all columns, or one number per column. Columns of static tables have
+            coefficient 1. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -96,7 +96,8 @@ class GroupedEmbedding(nn.Cell):
             GroupedLookup([columns[t] for t in g], self.padding_key, [coefficients[t] for t in g])
             for g in self.groups
         ]
-        # An attribute would put its name in front of the names of the tables' parameters.
+        # Do not assign the cells to an attribute, because the attribute's name would become a
+        # prefix of the parameters' names.
         self.insert_child_to_cell("lookups", nn.CellList(lookups, auto_prefix=False))
         order = [t for group in self.groups for t in group]
         self.places = tuple(order.index(t) for t in range(len(columns)))
@@ -112,12 +113,13 @@ class GroupedEmbedding(nn.Cell):
             return self.lookups[0](ids)
         if len(ids.shape) == 0 or ids.shape[-1] != len(self.places):
             raise ValueError(f"ids must be [..., {len(self.places)}], one column a table")
-        # Slices would end the process if there are no ids.
+        # Use `split`, because a slice of a Tensor without ids would end the process.
         columns = ops.split(ids, 1, -1)
         rows: tuple[Tensor, ...] = ()
         for number, lookup in enumerate(self.lookups):
             group = self.groups[number]
-            # In MindIR, `stack` would keep the first batch's number of rows.
+            # This code does not use `stack`, which would fix the number of rows in MindIR to the
+            # first batch's number.
             of_group = lookup(self.concat([columns[t] for t in group]))
             of_group = of_group.reshape((*ids.shape[:-1], len(group) * lookup.embedding_size))
             rows += ops.split(of_group, lookup.embedding_size, -1)
@@ -139,7 +141,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table from each config; if this fails, close the tables made before."""
+    """Make a table from each config; if an error occurs, close the tables that are already made."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):
@@ -159,7 +161,7 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
 
 
 def _coefficients(numbers: Any, columns: list[Any]) -> list[int]:
-    """Return each column's coefficient; only columns of hash tables may have more than 1."""
+    """Return each column's coefficient; only columns of hash tables may have more than one."""
     count = len(columns)
     each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * count
     if len(each) != count:

@@ -34,33 +34,35 @@ class HistoryTransformer(HistoryLayer):
         y = h + \text{drop}(\text{MLP}(\text{norm}(h)))
 
     In this formula, norm is a layer normalization. The attention has the weights
-    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The vector p is a
-    learned vector of the value's place. The place is the value's distance from the newest value of
-    the history, or the bucket of the time between these two values.
+    :math:`\text{softmax}(q \cdot k / \sqrt{d})`, where d is the width of a head. The learned vector
+    p is selected by the value's distance from the newest value of the history, or by the bucket of
+    the time between these two values.
 
     A history is a list of values, oldest first. The lists of a batch are concatenated, so no
     padding is stored or computed. The attention's time is proportional to the sum of squared
-    lengths. The other layers' time is proportional to the number of values. The scores of a list
-    are never stored all at once, because the forward and the backward pass compute 16 rows of
-    scores at a time. To stack blocks, give places to the first block only.
+    lengths. The time of all layers except the attention is proportional to the number of values.
+    The scores of a list are never stored all at once, because the forward and the backward pass
+    compute 16 rows of scores at a time. If several blocks are stacked, set `positions` and
+    `time_buckets` only for the first block.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Kang & McAuley, "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
     https://arxiv.org/abs/1808.09781, and Chen et al., "Behavior Sequence Transformer for E-commerce
-    Recommendation in Alibaba" (BST), 2019, https://arxiv.org/abs/1905.06874. Both papers normalize
-    at other points of the block.
+    Recommendation in Alibaba" (BST), 2019, https://arxiv.org/abs/1905.06874. The papers on SASRec
+    and BST normalize at other points of the block.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
         hidden: width of the hidden layer of the MLP, at least 1. Default: 4 * `embedding_dim`.
         positions: number of learned vectors of positions, 0 to 2**20. The newest value has the
-            first vector. All older values use the last vector. Default: 0, which means none.
-        time_buckets: number of learned vectors of time differences, 0 to 48. The difference of a
-            value's time from the newest value's time selects the vector. The vectors 0, 1, 2 and 3
-            are for differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last
-            vector also applies to all larger differences. Default: 0, which means none.
+            first vector. Values beyond the last position use the last vector. Default: 0, which
+            means none.
+        time_buckets: number of learned vectors of time differences, 0 to 48. The time between a
+            value and the newest value selects the value's vector. The vectors 0, 1, 2 and 3 are for
+            differences of 0, 1, 2 to 3 and 4 to 7, and so on by powers of two. The last vector also
+            applies to all larger differences. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
         activation: activation of the MLP, as in `MLP`. Default: 'relu'.
 

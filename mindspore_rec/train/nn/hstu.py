@@ -36,27 +36,27 @@ class HSTU(HistoryLayer):
     In this formula, each value attends to itself and to earlier values (j up to i), norm is a layer
     normalization, and n is `max_length`. The learned biases p and t depend on the distance of two
     values in the history and on the bucket of the time between the values. All heads share the
-    biases. The weights have no softmax, so an output also depends on how often similar values
-    occurred.
+    biases. No softmax is applied to the weights, so an output also depends on how often similar
+    values occurred.
 
-    The projections, the attention, the normalization of the attention and the gates of a list are
-    computed without padding, and with 16 rows of scores at a time, as in `HistoryTransformer`.
+    The whole block is computed without padding. Scores are computed 16 rows at a time, as in
+    `HistoryTransformer`.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
     for Generative Recommendations", ICML 2024, https://arxiv.org/abs/2402.17152. In this cell, all
-    projections have biases, and the time between a query and a key is the difference of the two
-    values' times.
+    projections have biases. The time between a query and a key is the difference between the times
+    of the query's value and the key's value.
 
     Args:
         embedding_dim: width of a value, 1 to 8192.
         max_length: usual length of a long history, 1 to 2**20. All weights are divided by
-            `max_length`, which is also the number of learned biases of distances. All larger
-            distances use the last bias. Histories may be longer.
+            `max_length`, which is also the number of learned biases of distances. Distances of
+            `max_length` or more use the last bias. Histories may be longer.
         heads: number of heads, a divisor of `embedding_dim`. Default: 1.
-        time_buckets: number of learned biases of time differences, 0 to 48, with buckets as in
-            `HistoryTransformer`. Default: 0, which means none.
+        time_buckets: number of learned biases of time differences, 0 to 48; see
+            `HistoryTransformer` for the differences in each bucket. Default: 0, which means none.
         dropout: probability that a unit is dropped in training, in [0, 1). Default: 0.0.
 
     Inputs:

@@ -44,7 +44,8 @@ class JoinColumns(HistoryOperator):
     """Concatenates matrices along the last dimension.
 
     MindSpore's own `concat` has no gradient for matrices without rows: in graph mode, the gradient
-    ends the process or raises an error. A batch in which all histories are empty has such matrices.
+    ends the process or raises an error. If all histories of a batch are empty, the matrices have no
+    rows.
 
     Args:
         count: number of matrices, at least 2.

@@ -47,7 +47,8 @@ def check_counts(config: Any, faae_coefficient: int) -> None:
     """Raise ValueError if a static table, which has no counts, gets a coefficient other than 1.
 
     Args:
-        config: description of the lookup's table; anything else is not checked.
+        config: description of the lookup's table. If `config` is not a `TableConfig`, the function
+            checks nothing.
         faae_coefficient: the lookup's coefficient.
 
     Example:
@@ -153,15 +154,15 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Look up ids in a table: with insertion if the network trains, else without.
+    """Look up ids in a table; in training, the lookup inserts rows for new ids.
 
     Args:
         config: description of a new table: a static table if `vocab_size` is set, otherwise a hash
             table. The default name is `embedding_table_<n>` for a static table and
             `hash_embedding_<n>` for a hash table. Default: None, which means that `table` is set.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        max_norm: upper limit of the L2 norm of returned rows. The lookup scales longer rows down to
-            this limit. Default: no limit.
+        max_norm: upper limit of the L2 norm of returned rows. The lookup scales rows with a larger
+            norm down to the norm `max_norm`. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
             Admission by count and eviction by frequency read the counts of ids. Only for hash

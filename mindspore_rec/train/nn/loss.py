@@ -26,10 +26,9 @@ class BCEWithLogitsLoss(nn.LossBase):
     On the CPU, one operator computes the loss and its gradient. The gradient is
     :math:`\sigma(x_i) - y_i`, divided by the number of logits if `reduction` is 'mean'; the
     backward pass scales this gradient. The loss is summed in float64, in an order that does not
-    depend on the number of threads. The operator does not support some cases, in which the cell
-    uses `mindspore.nn.BCEWithLogitsLoss`. The cases are a `weight` or `pos_weight`, reduction
-    'none', types other than float32, devices other than the CPU, `mindspore.export`, and
-    `MINDSPORE_REC_ONEDNN=off`.
+    depend on the number of threads. The cell uses `mindspore.nn.BCEWithLogitsLoss` instead of the
+    operator if there is a `weight` or `pos_weight`, the reduction is 'none', an input is not
+    float32, the device is not the CPU, `mindspore.export` runs, or `MINDSPORE_REC_ONEDNN` is 'off'.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 
@@ -117,8 +116,8 @@ def differentiable(loss: nn.Cell) -> nn.Cell:
         loss: any loss.
 
     Returns:
-        The loss itself; for a mean `mindspore.nn.BCEWithLogitsLoss` in PyNative mode, a cell that
-        computes the same loss with the right gradient.
+        The loss itself. For a `mindspore.nn.BCEWithLogitsLoss` with reduction 'mean' in PyNative
+        mode, a cell that computes the same loss with the correct gradient.
 
     Example:
         >>> differentiable(nn.MSELoss())

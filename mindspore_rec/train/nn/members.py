@@ -2,9 +2,10 @@
 """Members: an ensemble of networks that share all their layers and tables.
 
 The rows of a batch are repeated once for each member, and each member multiplies its copy of a row
-by learned factors. The shared layers compute all copies. Each member has its own output of the last
-layer. Source: Gorishniy et al., "TabM: Advancing Tabular Deep Learning with Parameter-Efficient
-Ensembling", ICLR 2025, https://arxiv.org/abs/2410.24210, where the form is called TabM-mini.
+by learned factors. One pass through the shared layers computes the outputs for all copies. Each
+member has its own output of the last layer. Source: Gorishniy et al., "TabM: Advancing Tabular Deep
+Learning with Parameter-Efficient Ensembling", ICLR 2025, https://arxiv.org/abs/2410.24210, where
+the form is called TabM-mini.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class MemberRows(nn.Cell):
         members: number K of members.
         seed: seed of the signs, one or several ints.
         first: cell that computes the rows from the input. Default: None, which means that the input
-            is already the rows.
+            already consists of the rows.
 
     Inputs:
-        x: float32 or bfloat16 Tensor `[B, *shape]`, or the input of `first`.
+        x: the rows, a float32 or bfloat16 Tensor `[B, *shape]`; or the input of the cell `first`,
+            if `first` is set.
 
     Outputs:
         float32 Tensor `[K * B, *shape]`: all rows of the first member, all rows of the second
@@ -89,7 +91,7 @@ class MemberRows(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator repeats the rows; the compiler reads this once per graph."""
+        """True if one operator repeats the rows; the compiler reads the property once per graph."""
         return self.repeats is not None and may_fuse([self])
 
     def construct(self, x: Tensor) -> Tensor:

@@ -37,9 +37,9 @@ class MLP(FusedLayer):
 
     In this formula, norm is batch normalization or the identity. The last, linear layer exists only
     if `out_features` is set; without this layer :math:`y = h_n`. Weights of layers with a rectifier
-    as activation start with the initialization of He et al. (2015). Weights of other layers and of
-    the last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
-    `mindspore.set_seed` seeds the initialization.
+    as activation start with the initialization of He et al. (2015). Weights of layers with other
+    activations, and of the last layer, start with the initialization of Glorot & Bengio (2010).
+    Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
     On the CPU one operator computes the whole stack, forward and backward, with matrix products by
     oneDNN; docs/dense.md lists the conditions. Batch normalization works like `nn.BatchNorm1d`, but
@@ -193,7 +193,7 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of the program for training.
+            packed: last output of the training program, which contains the new statistics.
             moved: offset of each hidden layer's new statistics in `packed`.
         """
         for k in range(self.hidden):

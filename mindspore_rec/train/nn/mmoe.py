@@ -40,7 +40,7 @@ class MMoE(FusedLayer):
 
     The experts start with different weights. Experts with equal weights and equal gates would get
     equal gradients and stay equal. `mindspore.set_seed` seeds the initial weights and the dropout,
-    so that two trainings with the same seed have results that are identical bit for bit.
+    so that two training runs with the same seed give bit-identical results.
 
     One matrix product computes the first layers of all experts, and another product computes all
     gates. On the CPU one operator computes the whole mixture, forward and backward, with matrix
@@ -152,7 +152,7 @@ class MMoE(FusedLayer):
         weights = ops.split(gates, 1, 1)
         mixtures: tuple[Tensor, ...] = ()
         for k in range(self.tasks):
-            # The loop adds one expert at a time. CPU kernels add [B, H] faster than they reduce [B,
+            # Add one expert at a time, because CPU kernels add [B, H] faster than they reduce [B,
             # E, H].
             mixture = weights[k * self.experts] * outputs[0]
             for e in range(1, self.experts):

@@ -24,7 +24,8 @@ class ToPadded(nn.Cell):
 
     Args:
         length: number of values per row of the block, L, 1 to 65536.
-        keep: 'last' or 'first', the part of a longer list to keep. Default: 'last'.
+        keep: which values of a list with more than `length` values are kept, 'last' or 'first'.
+            Default: 'last'.
         padding: value of the padding, such as `PADDING_KEY` for keys. Default: 0.
 
     Inputs:
@@ -61,7 +62,7 @@ class ToPadded(nn.Cell):
         mask = self.places < counts.expand_dims(1)
         first = ends - counts if self.keeps_last else starts
         places = first.expand_dims(1) + self.places
-        # The padding is appended to the values, so that N may be 0.
+        # The padding is appended to the values, so that the gather also works for N = 0.
         places = ops.select(mask, places, ops.ones_like(places) * offsets[-1])
         padding = ops.zeros((1, *values.shape[1:]), values.dtype)
         padding = padding + self.padding.astype(values.dtype)
@@ -72,7 +73,7 @@ class ToValues(nn.Cell):
     """Return the concatenated values of lists from a block that `ToPadded` made.
 
     Args:
-        keep: as for the `ToPadded` that made the block. Default: 'last'.
+        keep: the argument `keep` of the `ToPadded` that made the block. Default: 'last'.
 
     Inputs:
         block: Tensor `[B, L, ...]`.
@@ -80,8 +81,8 @@ class ToValues(nn.Cell):
         values: any Tensor `[N, ...]`, such as the keys of the lists; only the number N is used.
 
     Outputs:
-        Tensor `[N, ...]` of the type of the block. If a list is longer than L, the result is 0 for
-        its values that are not in the block.
+        Tensor `[N, ...]` of the type of the block. If a list is longer than L, the result contains
+        0 for each value that is not in the block.
 
     Raises:
         ValueError: `keep` is unknown.
@@ -100,7 +101,7 @@ class ToValues(nn.Cell):
 
     @property
     def is_eager(self) -> bool:
-        """True in PyNative mode; the graph compiler reads this property as a constant."""
+        """True in PyNative mode; in a graph, the compiler treats the property as a constant."""
         return bool(ms.get_context("mode") == ms.PYNATIVE_MODE)
 
     def construct(self, block: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
@@ -109,7 +110,7 @@ class ToValues(nn.Cell):
             return ops.zeros((0, *block.shape[2:]), block.dtype)
         rows, length = block.shape[0], block.shape[1]
         # The last index refers to an appended element, because MindSpore has no gradient for a
-        # gather of 0 values.
+        # gather of an empty Tensor.
         numbers = ops.arange(0, values.shape[0] + 1, 1, dtype=ms.int64)
         row = ops.searchsorted(offsets[1:], numbers, right=True)
         row = ops.minimum(row, rows - 1)

@@ -71,7 +71,7 @@ class PeriodicEmbedding(NumberVectors):
         self._fuse()
 
     def vectors_of(self, x: Tensor) -> Tensor:
-        """Return the layer's outputs for the waves."""
+        """Return relu(linear(waves)); the waves are sines and cosines of the numbers."""
         angles = ops.expand_dims(x, 2) * (self.frequencies * (2 * math.pi))
         waves = ops.concat((ops.sin(angles), ops.cos(angles)), 2)
         return ops.relu(self.linear(waves))

@@ -105,8 +105,8 @@ class SampledSoftmaxLoss(nn.Cell):
         float32 Tensor of shape ``()``; not finite if there are no rows.
 
     Raises:
-        TypeError, ValueError: the temperature is not a positive number, only one of the two ids is
-            passed, or only one of the two log-Q.
+        TypeError, ValueError: the temperature is not a positive number; only one of `target_id` and
+            `negative_id` is passed; or only one of `target_log_q` and `negative_log_q` is passed.
 
     Supported platforms:
         ``CPU``

@@ -22,12 +22,13 @@ class VocabularyLookup(nn.Cell):
     Args:
         table: a StaticParameter, or a float32 Parameter `[vocab_size, embedding_size]`.
         max_norm: as for `TableLookup`.
-        padding_key: as for `TableLookup`; only for a StaticParameter.
-        output_dtype: as for `TableLookup`; only for a StaticParameter.
+        padding_key: id whose lookup returns zeros and trains no row, as for `TableLookup`. Only for
+            a StaticParameter.
+        output_dtype: dtype of the returned rows, as for `TableLookup`. Only for a StaticParameter.
 
     Attributes:
-        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'. In an `EmbeddingLookup`, the
-            argument `target`.
+        target: 'DEVICE' if `table` is a Parameter, otherwise 'CPU'; in the subclass
+            `EmbeddingLookup`, the value of the argument `target`.
         vocab_size: number of ids.
         embedding_size: number of floats in a row.
         embedding_table: the StaticParameter or Parameter.

@@ -32,7 +32,7 @@ _MOST_UNITS = 1 << 16
 
 
 class _Parts(HistoryLayer):
-    """Base of TargetAttention, which checks that the operator may replace the cells inside."""
+    """Base class of TargetAttention; checks that the operator may replace the inner cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _Parts(HistoryLayer):
 
     @property
     def obstacle(self) -> str:
-        """Why the operator cannot replace the cells inside, or ''."""
+        """Reason why the operator cannot replace the inner cells, or ''."""
         cells = self._cells_inside()
         change = changed_inside(self, cells, self._made_of)
         for cell in cells:
@@ -74,22 +74,21 @@ class TargetAttention(_Parts):
         y_b = \sum_j a(c_b, v_j)\, v_j, \quad
         a(c, v) = \text{MLP}([c, v, c - v, c \odot v])
 
-    The sum runs over the values of history b; the sum over an empty history is 0. The weights have
-    no softmax by default, as in the paper, so the vector of a long history of similar values has a
-    large norm.
+    The sum runs over the values of history b; the sum over an empty history is 0. By default, no
+    softmax is applied to the weights, as in the paper. Therefore the vector of a long history of
+    similar values has a large norm.
 
     The histories of a batch are concatenated without padding. The computing time is proportional to
     the number of values. One operator computes the whole attention, in blocks of values that stay
-    in the processor's cache. The joined input of the MLP is never stored. The first layer is linear
-    in the candidate, the value and their product. So the operator multiplies each candidate once,
-    and not once per value. In training, Dice normalizes by the moments of all values of the batch,
-    which contain no padding.
+    in the processor's cache. The operator never stores the concatenated input of the MLP. The first
+    layer is linear in the candidate, the value and their product. Therefore the operator multiplies
+    each candidate by the layer's weights once, instead of once per value. In training, Dice
+    normalizes by the moments of all values of the batch. The batch contains no padding.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (DIN), KDD 2018,
-    https://arxiv.org/abs/1706.06978. The difference c - v comes from the program of the paper's
-    authors.
+    https://arxiv.org/abs/1706.06978. The difference c - v is in the code of the paper's authors.
 
     Args:
         embedding_dim: width of a candidate and of a value, 1 to 8192.
@@ -116,9 +115,10 @@ class TargetAttention(_Parts):
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
             wrong shape.
-        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N; or the number
-            of lists differs from the number of candidates; or a cell inside has hooks or was
-            replaced, or only some of the Dice inside are frozen by `set_train(False)`.
+        RuntimeError: `offsets` decrease, do not begin with 0, or do not end with N. The error is
+            also raised if the number of lists differs from the number of candidates, if an inner
+            cell has hooks or was replaced, or if only some of the inner Dice cells are frozen by
+            `set_train(False)`.
 
     Supported platforms:
         ``CPU``
@@ -166,8 +166,8 @@ class TargetAttention(_Parts):
         """Set the type of products' factors; sums, weights and gradients stay float32.
 
         Args:
-            compute_dtype: type of the factors, 'float32' or 'bfloat16'. With 'bfloat16', factors
-                are rounded.
+            compute_dtype: type of the factors, 'float32' or 'bfloat16'. If 'bfloat16', the factors
+                of products are rounded to bfloat16.
 
         Returns:
             The cell itself.
@@ -234,7 +234,7 @@ class TargetAttention(_Parts):
 
 
 class _Linear(nn.Cell):
-    """Has the parameters of a linear layer, by the names that checkpoints use.
+    """Cell with the parameters of a linear layer, under the names that checkpoints use.
 
     Args:
         width: width of the input.

@@ -71,8 +71,8 @@ class SparseOptimizer(nn.Optimizer):
             groups.
         learning_rate: a number or 0-d Tensor; or one rate per step as a 1-d Tensor, an iterable or
             a `LearningRateSchedule`. Finite and >= 0.
-        weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to
-            such a number.
+        weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to a
+            finite number >= 0.
         loss_scale: finite number > 0 by which the loss was multiplied.
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
@@ -202,7 +202,8 @@ class SparseOptimizer(nn.Optimizer):
         """Update the dense parameter with index `j`.
 
         Args:
-            j: index of the parameter among the dense parameters, and of its tensor in each state.
+            j: index of the parameter among the dense parameters, and of the parameter's Tensor in
+                each state.
             w: the Parameter.
             g: gradient of the parameter after scaling and clipping; it includes the weight decay
                 unless `decouples` is True.
@@ -219,14 +220,14 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although in PyNative mode the step would be 2 to 4 times as fast
     # with ms.jit. In MindSpore 2.10, if set_data gives a Parameter new memory, a jitted function
-    # still uses the old memory. After a checkpoint is loaded, a jitted step would update memory
-    # that is no longer read.
+    # still uses the old memory. Therefore, after a checkpoint is loaded, a jitted step would update
+    # the old memory, which nothing reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
         Args:
-            gradients: one gradient per parameter, in the order of `parameters`; a table's gradient
-                is the token from the backward pass of its lookups.
+            gradients: one gradient per parameter, in the order of `parameters`. The gradient of a
+                table is the token that the backward pass of the table's lookups returns.
 
         Returns:
             A tuple on which later operators can depend.
@@ -348,17 +349,17 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
     def _decay_of(self, decay: Any, i: int) -> Any:
-        # nn.Optimizer multiplies the decay by the loss scale, because its gradients are scaled.
-        # So this optimizer divides the decay by the loss scale.
+        # nn.Optimizer multiplies the weight decay by the loss scale, because the gradients are
+        # scaled too. Therefore this optimizer divides the weight decay by the loss scale.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Do one step of tables only, outside a graph, with handles from `lookup_with_handles`.
+        """Do one step for tables only, outside a graph, by handles of `lookup_with_handles`.
 
         Gradients of a row that occurs several times are summed; gradients of ids that were not
-        admitted are dropped. The call counts as one step of the optimizer. If the call raises
-        one of the errors below, no row has changed.
+        admitted are dropped. The call counts as one step of the optimizer. If the call raises one
+        of the errors listed below, the tables are unchanged.
 
         Args:
             grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of

@@ -19,25 +19,26 @@ __all__ = ["CombinedOptimizer"]
 
 
 class CombinedOptimizer(nn.Optimizer):
-    """One optimizer that combines several, such as FTRL (wide part) and LazyAdam (deep part).
+    """Combination of several optimizers, such as FTRL (wide part) and LazyAdam (deep part).
 
     The list `parameters` contains all parameters of the first part, then all parameters of the
     second part, and so on. A step of the combined optimizer is one step of each part, and all parts
-    share one `global_step`. The combination owns its parts: from now on, do not call the parts
-    directly. The only exception is the method `apply_by_handle`, which the combination lacks.
+    share one `global_step`. The combined optimizer owns its parts: after the parts are combined, do
+    not call the parts directly. Only the method `apply_by_handle` may be called on a part, because
+    the combined optimizer does not have this method.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
             parameter.
         clip_global_norm: upper limit > 0 for the norm of all parts' gradients together, or None. If
-            a limit is set, the parts must not clip. If `clip_global_norm` is None, each part clips
-            by its own limit. Default: None.
+            a limit is set, the parts must not clip gradients. If `clip_global_norm` is None, each
+            optimizer clips by its own limit. Default: None.
 
     Raises:
         TypeError: `optimizers` is not an iterable of optimizers of this package, or
             `clip_global_norm` is not a number.
-        ValueError: `optimizers` is empty, two parts have different loss scales or the same
-            parameter or table, both the combination and a part clip gradients, or
+        ValueError: `optimizers` is empty; two parts have different loss scales; two parts have a
+            common parameter or table; both the combination and a part clip gradients; or
             `clip_global_norm` is out of range.
 
     Example:
@@ -81,7 +82,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Share the step number with the parts; collect all rates and decays by parameter."""
+        """Share the step number with all parts; collect the learning rates and weight decays."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):
@@ -106,7 +107,7 @@ class CombinedOptimizer(nn.Optimizer):
             self.learning_rate = ParameterTuple(rates)
 
     def construct(self, gradients: Any) -> Any:
-        """Update all parameters with one gradient each, in the order of `parameters`."""
+        """Update all parameters; the gradients are in the order of `parameters`."""
         done: Any = ()
         if self._over_workers:
             gradients = self._worker_exchange(gradients, self.global_step)

@@ -33,7 +33,7 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return for each parameter whether it decays; without groups, all tables decay.
+    """Return whether each parameter decays; if there are no parameter groups, all tables decay.
 
     Args:
         optimizer: the optimizer, with the flags that `nn.Optimizer` has set.

@@ -16,10 +16,10 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Cell that updates, on the device, the rows with a gradient: gather, apply the rule, scatter.
+    """Cell that updates table rows on the device: gathers the rows, applies the rule, scatters.
 
-    From step to step, the number of rows with a gradient changes. So the shapes of Tensors in this
-    part of the graph change too. The graph is compiled only once.
+    From step to step, the number of rows with a gradient changes. Therefore the shapes of Tensors
+    in this part of the graph change too. The graph is compiled only once.
 
     Args:
         owner: the table. The device tier of this table is in memory that the host does not share.
@@ -50,8 +50,8 @@ class DeviceStep(nn.Cell):
 
     def slots(self, token: Tensor) -> Tensor:
         """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
-        # The range has one element per slot, because shape inference can learn a data-dependent
-        # length only from `ops.Range`.
+        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
+        # method makes a range with one element per slot.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 

@@ -27,8 +27,8 @@ class FTRL(SparseOptimizer):
     formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
     :math:`z` sums terms divided by the learning rate, so a change of the rate would rescale the
-    weights. Therefore a learning rate schedule is an error, as in `mindspore.nn.FTRL`. Parameter
-    groups may have different rates.
+    weights. Therefore the optimizer raises an error for a learning rate schedule, as
+    `mindspore.nn.FTRL` does. Parameter groups may have different rates.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

@@ -110,8 +110,8 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
         settings: settings of the optimizer, by name.
 
     Raises:
-        ValueError: a setting of some worker differs from worker 0's setting; the differing worker
-            raises the error first.
+        ValueError: a setting of some worker differs from worker 0's setting. The worker with the
+            different setting raises the error first.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})
@@ -131,7 +131,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return the first worker whose settings differ from worker 0's, and a message; or None."""
+    """Return the first worker whose settings differ from worker 0's, with a message; or None."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that represents a table; it detects saves and loads that lack the table's rows.
+"""The Parameter that represents a table, and detects saves and loads without the table's rows.
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle only Parameters,
 so they include the anchor of a table but not its rows. A checkpoint without rows would load
-silently into a table with other rows or no rows. So each anchor has a random number that identifies
-the table among all processes. If a load sets a number other than the anchor's number, the loaded
-weights belong to other rows. After such a load, lookups of the table raise an error until the
-table's rows are loaded too, or `keep_rows` is called.
+silently into a table with other rows or no rows. To detect a load without rows, each anchor has a
+random number, which differs from the random numbers of all other tables in all processes. If a load
+sets a number other than the anchor's number, the loaded weights belong to other rows. If a load has
+set another number, lookups of the table raise an error until the table's rows are loaded too, or
+`keep_rows` is called.
 
-The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
-to a sum of squares over all parameters, such as a penalty.
+The random number of an anchor is so small that its square is 0 in float32. Therefore anchors add
+nothing to a sum of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations

@@ -11,13 +11,14 @@ lower tier reads the row.
 
 There are two forms of one tier, whose results are equal up to rounding:
 
-* *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
+* *shared*: the form for the CPU. Native code swaps and updates rows in the memory of the
   Parameter. The kernels are the same as on the host, so the results are bit-identical to the host's
-  results. The program need not call `prepare` or `sync`.
-* *graph*: the device is not the CPU. The method `prepare` swaps rows by the operators Gather and
-  ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the previous
-  step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's formula. Rows
-  equal the rows of the *shared* form up to rounding, but not bit for bit.
+  results. Calls of `prepare` and `sync` are not necessary in the *shared* form.
+* *graph*: the form for devices other than the CPU. The method `prepare` swaps rows by the operators
+  Gather and ScatterUpdate. The program must call `prepare` for the ids of each lookup, after the
+  previous step. ScatterAdd sums the gradients, and elementwise operators apply the optimizer's
+  formula. Rows of the *graph* form equal rows of the *shared* form up to rounding, but not bit for
+  bit.
 
 For tests, `MINDSPORE_REC_DEVICE_TIER=graph` selects the *graph* form on the CPU too.
 """
@@ -59,7 +60,7 @@ class DeviceTier(nn.Cell):
         unknown: float32 `[dim]`, the value of an unknown key in training.
 
     Attributes:
-        shared: whether the tier shares its memory with the host, as in the *shared* form.
+        shared: True for the *shared* form, in which the host can read and write the tier's memory.
 
     Raises:
         ValueError: `rows` is out of range.
@@ -103,8 +104,8 @@ class DeviceTier(nn.Cell):
         self._swap: Swap | None = None
 
     def _hide(self, name: str, value: Any) -> None:
-        # Cell.__setattr__ would add the value to the network's parameters, and so to its
-        # checkpoints and to the optimizer. The rows belong to the table, not to the network.
+        # Cell.__setattr__ would add the value to the network's parameters, checkpoints and
+        # optimizer. The rows belong to the table, not to the network.
         self.__dict__[name] = value
 
     def _parameter(self, what: str, array: np.ndarray) -> Parameter:
@@ -159,9 +160,9 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        On the CPU, calling `sync` is not necessary. On other devices, evaluation in a graph raises
-        an error if `sync` was not called. Methods that read the table outside a graph call `sync`
-        themselves.
+        On the CPU, calling `sync` is not necessary. On devices other than the CPU, evaluation in a
+        graph raises an error if `sync` was not called. Methods that read the table outside a graph
+        call `sync` themselves.
         """
         self._move(*self._native.fetch_dirty())
 

@@ -13,7 +13,7 @@ __all__ = ["Swap"]
 
 
 class _Exchange(nn.Cell):
-    """Gather rows at some slots, then write other rows; compiled for any number of rows."""
+    """Gather rows of some slots, then write other rows into the slots, for any number of rows."""
 
     def __init__(self, values: Parameter, states: Parameter) -> None:
         super().__init__(auto_prefix=False)
@@ -108,5 +108,6 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Round sizes up, because the device's memory pool can reuse blocks only of few different sizes.
+    # Round sizes up, because the device's memory pool reuses blocks only if there are few different
+    # sizes.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

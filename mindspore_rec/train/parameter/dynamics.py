@@ -98,7 +98,7 @@ class DynamicTable(TableParameter):
         self.eviction = eviction
 
     def evict(self, at_once: bool = False) -> None:
-        """Apply all rules of eviction now; with `trigger='callback'` only this call applies rules.
+        """Apply all eviction rules now; with `trigger='callback'`, only this method applies rules.
 
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
@@ -116,7 +116,8 @@ class DynamicTable(TableParameter):
     def evict_due(self) -> None:
         """Free all rows that are due for eviction; lookups already ignore such rows.
 
-        Without this call, the following training steps free the rows due for eviction in slices.
+        If the method is not called, the following training steps free the rows due for eviction in
+        slices.
         """
         self._synchronised().evict_due()
 

@@ -140,7 +140,7 @@ class HashTable(DynamicTable):
 
     @property
     def evict_filter_value(self) -> int:
-        """Number of steps after which an unseen row is evicted; `sys.maxsize` means never."""
+        """Number of idle steps after which a row is evicted; `sys.maxsize` means never."""
         steps = None if self.eviction is None else self.eviction.max_idle_steps
         return sys.maxsize if steps is None or steps == -1 else steps
 
@@ -206,10 +206,10 @@ class HashTable(DynamicTable):
             key_tensor: keys of any shape: int32, or int64 if the key dtype is int64.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer trains the table. False for a read: the table does
-                not change, and no gradient flows. For a key without a row, the result of a read is
-                `serving_unknown_value`, or `unknown_value` if `serving_unknown_value` is not set.
-                Default: True.
+                differentiable if an optimizer trains the table. False for a read, which leaves the
+                table unchanged and has no gradient. For a key without a row, the result of a read
+                is `serving_unknown_value`, or `unknown_value` if `serving_unknown_value` is not
+                set. Default: True.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -291,8 +291,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # The range has one element per row, because shape inference can learn a data-dependent
-        # length only from `ops.Range`.
+        # Shape inference can learn a data-dependent length only from `ops.Range`. Therefore the
+        # method makes a range with one element per row.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -334,8 +334,8 @@ class HashTable(DynamicTable):
         Args:
             incremental: False to export every row, with status 0 (unchanged). True to export the
                 changes since the last export; the first export contains all rows. Rows with status
-                1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
-                values. A row counts as modified if it was set by `put`, updated by a step, or
+                1 (modified) come first. Keys with status 2 (erased or evicted) come last and have
+                no values. A row counts as modified if it was set by `put`, updated by a step, or
                 looked up in training. With several workers, `incremental` must be False;
                 `RecCheckpoint` writes the changes of all workers. Default: False.
 
@@ -369,7 +369,7 @@ class HashTable(DynamicTable):
         slice.
 
         Args:
-            incremental: as for `export_data`; the same in every call of one export.
+            incremental: as in `export_data`; must be the same in every call of one export.
             slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
                 1 GiB.
 

@@ -52,7 +52,7 @@ class ChangeMarks:
         self._release()
 
     def keep_digest(self) -> None:
-        """Make the table update a digest whenever rows change, as long as any holder has a mark.
+        """Update a digest of the table at each change of a row, until the last mark is dropped.
 
         The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
         rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
@@ -62,9 +62,9 @@ class ChangeMarks:
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when its event-time clock is set
-        again after a reset to no event time. To make a new digest, call this method again after the
-        next mark.
+        lower tier is replaced. The table also drops the digest when its event-time clock is first
+        reset and later set again. To make a new digest, call this method again after a new mark is
+        set.
 
         Raises:
             ValueError: no mark was taken.
@@ -81,12 +81,12 @@ class ChangeMarks:
         return self._table.kept_digest()
 
     def release(self, holder: object) -> None:
-        """Drop the mark of a holder; without any marks, the table records no changes."""
+        """Drop the mark of a holder; if no mark remains, the table stops recording changes."""
         self._marks(holder).pop(holder, None)
         self._release()
 
     def release_all(self) -> None:
-        """Drop all marks, as in a new table."""
+        """Drop all marks; afterwards, the table has no marks, like a new table."""
         self._held.clear()
         self._held_by.clear()
         self._release()

@@ -34,8 +34,8 @@ from mindspore_rec.train.parameter.upstream import (
 class StaticParameter(TableParameter):
     """A table over a fixed vocabulary: each id in 0 .. vocab_size - 1 has a row.
 
-    A row takes no memory until its first lookup in training. Until then, the row's value is
-    computed from seed, name and id.
+    A row takes no memory until its first lookup in training. Before the first lookup in training, a
+    row's value is computed from seed, name and id.
 
     Args:
         vocab_size: number of ids, 1 to 2**35.
@@ -124,14 +124,15 @@ class StaticParameter(TableParameter):
     def start_from(self, values: Tensor | np.ndarray) -> None:
         """Set the initial values of a new table.
 
-        If MindSpore loads weights right after this call, the table's rows count as missing. After a
-        call of `set_data`, the rows count as a part of the weights that MindSpore loads next.
+        If MindSpore loads weights directly after this call, lookups raise an error until the
+        table's rows are loaded too. After a call of `set_data`, the rows count as a part of the
+        weights that MindSpore loads next.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
 
         Raises:
-            ValueError: `values` have another shape or dtype.
+            ValueError: `values` have the wrong shape or dtype.
         """
         self.set_data(values)
         self._rows_given = None
@@ -143,7 +144,7 @@ class StaticParameter(TableParameter):
             values: float32 `[vocab_size, embedding_dim]`.
 
         Raises:
-            ValueError: `values` have another shape or dtype.
+            ValueError: `values` have the wrong shape or dtype.
         """
         array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
         if array.shape != self.shape or array.dtype != np.float32:

@@ -59,13 +59,13 @@ class TableConfig:
 
     Args:
         embedding_dim: number of floats in a row, 1 to 8192.
-        name: name of the table. Name and seed determine the initial value of every row. The name
-            also identifies the rows of the table in checkpoints, on SSD and on a server. If two
+        name: name of the table. Name and seed determine the initial value of every row. The table's
+            name also identifies the table's rows in checkpoints, on SSD and on a server. If two
             open tables have the same name, only the newer table can be used. Default: a numbered
             name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
-            Keys of a static table are int64. Default: `int64`; classes with the arguments of
-            MindSpore or MindRec have the default `int32`.
+            Keys of a static table are int64. Default: `int64`, or `int32` for classes with the same
+            arguments as in MindSpore or MindRec.
         value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. Computations are
             in float32, and lookups and NumPy arrays have float32 values; see `docs/precision.md`.
             Default: `float32`.
@@ -96,8 +96,8 @@ class TableConfig:
             has no effect. With 'sharded', a hash of the key assigns each row to one worker, and all
             workers have about the same number of rows. Use 'owner' for small tables: one worker
             stores all rows. Use 'replicated' for small tables with frequent lookups: every worker
-            stores all rows and trains the rows in the same way. Workers do not exchange rows of
-            replicated tables, but keys and gradients go to all workers. Capacities (`max_rows`,
+            stores all rows and trains the rows in the same way. For a replicated table, the workers
+            do not exchange rows, but keys and gradients go to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are totals over all workers. Default: 'sharded'.
         owner: index of the worker that stores all rows if `placement` is 'owner', >= 0, taken
             modulo the number of workers. Default: a hash of the name.
@@ -112,8 +112,8 @@ class TableConfig:
             Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
             'nearest'. Stochastic rounding rounds up or down at random, so that the mean result
-            equals the exact number. So stochastic rounding does not lose small updates. The random
-            choice depends only on seed, name, key and step, so that repeated runs give
+            equals the exact number. Therefore stochastic rounding does not lose small updates. The
+            random choice depends only on seed, name, key and step, so that repeated runs give
             bit-identical results. Default: 'stochastic'.
 
     Raises:

@@ -85,9 +85,9 @@ def _named_table(config: TableConfig) -> _native.Table:
         return _native.Table(**arguments)
     except NameTakenError:
         _check_replaceable(config)
-    # A notebook may run `net = Net()` twice. In the second run, `net` still refers to the older
-    # network while the newer network is made. The older network's table keeps its rows, but a use
-    # of the older network raises an error.
+    # If a notebook runs `net = Net()` twice, `net` still refers to the older network during the
+    # construction of the newer network. The older network's table keeps its rows, but a use of the
+    # older network raises an error.
     return _native.Table(**arguments, replace=True)
 
 
@@ -116,14 +116,14 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     The native core stores the rows. The network contains a one-element Parameter, the *anchor*,
     through which optimizers find the table (`anchor.mindspore_rec_table`). Because of the anchor's
     gradient, the graph first computes all gradients of the table, and then runs the table's
-    optimizer step. The anchor's gradient also serves as a token: the step raises an error if
-    arithmetic has changed the token's value.
+    optimizer step. The anchor's gradient also serves as a token. If arithmetic has changed the
+    token's value, the optimizer step raises an error.
 
-    If two tables have the same name, the newer table is used. So a notebook cell that constructs a
-    network can run twice. The older table keeps its rows. But as long as the newer table is open,
-    any use of the older table raises RuntimeError. If two tables with the same name would both have
-    rows in tiers below host memory, the constructor of the newer table raises ValueError. Networks
-    that a predictor makes have a separate name scope.
+    If two tables have the same name, the newer table is used. Therefore a notebook cell that
+    constructs a network can run twice. The older table keeps its rows. As long as the newer table
+    is open, any use of the older table raises RuntimeError. If two tables with the same name would
+    both have rows in tiers below host memory, the constructor of the newer table raises ValueError.
+    Networks that a predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -170,8 +170,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         zeros = ops.zeros_like
 
         # The gradient of a constant input may be the constant itself, because nothing reads that
-        # gradient. The gradient of ids must be zero: if ids were computed from floats, this
-        # gradient flows on to the floats.
+        # gradient. The gradient of ids must be zero, because the gradient reaches any floats from
+        # which the ids were computed.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -181,7 +181,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             token = accumulate(dout[0], out[1], descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
-        # Differentiating a lookup in evaluation mode is an error, because the table would not
+        # Differentiating a lookup in evaluation mode raises an error, because the table would not
         # learn.
         def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, refuse(dout, descriptor)
@@ -209,7 +209,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """If rows are in device memory that the host cannot read, raise ValueError.
 
-        On the CPU there is no error, because the device tier shares the host's memory.
+        If the device is the CPU, the method raises no error, because the device tier shares the
+        host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -255,8 +256,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Without this wait, in PyNative mode an export right after a step would miss the step's
-        # changes.
+        # Wait for the step's operations: in PyNative mode, an export right after a step would
+        # otherwise miss the step's changes.
         self.sync()
         self.check_not_replaced()
         return self._table
@@ -278,7 +279,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """True if training changes the table; lookups only read a frozen table, in any mode."""
+        """True if training changes the table; False for a frozen table, which lookups only read."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
@@ -327,16 +328,16 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return the counts of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers. The table keeps this number up to date, so the
+        `rows` is the number of rows in all tiers. The table maintains the number of rows, so the
         call does not count rows. `rows` includes rows that are due for eviction but not yet
         removed. Byte counts are for allocated memory, including room for growth. For a static
-        table, `rows` is `vocab_size`, and byte counts include all rows. But a row that training has
-        never looked up takes only address space.
+        table, `rows` is `vocab_size`, and byte counts include all rows. In a static table, a row
+        takes only address space until its first lookup in training.
 
-        For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
-        number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
-        rows only in lower tiers. For training lookups, the result has three counts: distinct keys
-        (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
+        For a table with a cache, the result also contains statistics of the tiers. `host_rows` is
+        the number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number
+        of rows only in lower tiers. For training lookups, the result has three counts: distinct
+        keys (`looked_up_keys`), keys in host memory (`host_hits`), and keys read from a lower tier
         during the lookup (`host_misses`). For other lookups, the result has three counts: distinct
         keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`), and keys in lower
         tiers (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
@@ -345,11 +346,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
         for their prefetch.
 
-        For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
+        For each lower tier, the result contains statistics with the prefix `remote_` or `ssd_`. The
         statistics of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
         `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
-        `index_bytes` and `buffer_bytes`. If the table has rows on a device, names with the prefix
-        `device_` are for the device tier.
+        `index_bytes` and `buffer_bytes`. If the table has rows on a device, statistics of the
+        device tier have the prefix `device_`.
         """
         return self._synchronised().stats()
 
@@ -374,7 +375,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         If `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
         error until you call this method. `mindspore_rec.load_checkpoint`, `import_data` and
         `StaticParameter.set_data` load rows, and lookups then work again. You may also call
-        `import_data` and `set_data` first, and load the other weights later.
+        `import_data` or `set_data` first, and load the network's other weights later.
 
         Example:
             >>> from mindspore_rec import MapParameter
@@ -387,11 +388,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set before the load but in the same step belong to the loaded weights.
+        # Rows that were set in the same step, before the load, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the table's rows and name. Any later use of the table is an error.
+        """Free the table's rows and name. After the call, any use of the table raises an error.
 
         Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
         variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the

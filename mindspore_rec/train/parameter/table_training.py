@@ -55,8 +55,8 @@ class TableTraining(NativeAccess):
         """Drop the gradients that were computed since the last step.
 
         Call this method if a program computes gradients but does not pass them to the optimizer,
-        for example if a loss is not finite. The backward pass adds the gradients to the table, and
-        without this call the next step would raise an error.
+        for example if a loss is not finite. The backward pass adds the gradients to the table. If
+        this method is not called, the next step raises an error.
         """
         self._synchronised().discard_gradients()
 
@@ -91,7 +91,7 @@ class TableTraining(NativeAccess):
             prefetches.
 
         Raises:
-            ValueError: too many prefetches have not ended.
+            ValueError: too many prefetches were started without a call of `end_prefetch`.
         """
         return self._synchronised().prefetch(ids)
 

@@ -211,9 +211,9 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
     Args:
         where: text that precedes an argument's name in messages.
         eviction: an Eviction, or None.
-        evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
-            `sys.maxsize`, the upstream default, and any number above half of `sys.maxsize` mean
-            that rows are never evicted.
+        evict_filter_value: number of steps without an occurrence of a key after which the key's row
+            is evicted, at least 1. `sys.maxsize`, the upstream default, and any number above half
+            of `sys.maxsize` mean that rows are never evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments

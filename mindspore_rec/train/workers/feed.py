@@ -29,7 +29,7 @@ class Reader:
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch for the next step and the
-            source has no further batch yet. The function must return the same value on all workers.
+            source has no further batch yet. `has_batch` must return the same value on all workers.
             Default: always False.
         on_idle: function that all workers call together while there is nothing to read. Default:
             none.
@@ -58,16 +58,16 @@ class Feed(Protocol):
 
         Args:
             read: function that returns the next batch, with Tensors as columns, or None at the end.
-                If the reader has a batch, the function may return `LATER` while there is no next
-                batch.
+                If the reader still has a batch, the function may return `LATER` until the source
+                has its next batch.
             reader: training or evaluation that reads the batches.
         """
 
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        If reading the data fails, the batches that were already read are used first. Then `check`
-        raises the error.
+        If reading the data fails, the batches that were already read are used first, and afterwards
+        `check` raises the error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
@@ -144,7 +144,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Raise an error to end the wait for the source's next batch, or call `on_idle`."""
+        """Call `on_idle`, or raise an error to end the wait for the source's next batch."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

@@ -39,14 +39,14 @@ class Alone:
     """Single worker of a training: exchanges no messages and leaves the steps unchanged.
 
     Attributes:
-        feed: its batches.
-        rank: its number, 0.
+        feed: batches of the worker.
+        rank: index of the worker, 0.
         workers: number of workers, 1.
-        name: name of the worker in messages, ''.
-        share: "whole", the share of the data for `Passes`.
+        name: name of the worker in messages; '' for a single worker.
+        share: name of the data's share for `Passes`, "whole".
         reads_on: the value of the source's attribute `reads_on`.
-        bad: None; in a training with several workers, the worker whose last loss is NaN or
-            infinite. With a single worker, the training loop checks the loss itself.
+        bad: None for a single worker, because the training loop itself checks the worker's loss;
+            with several workers, the worker whose last loss is NaN or infinite.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"
@@ -72,18 +72,18 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Do nothing; with several workers, stop all workers if one worker stops."""
+        """With one worker, do nothing; with several, stop all workers if one worker stops."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if, on some worker, a signal has stopped the training."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
-        """Return why the data ended, from the first worker that knows why."""
+        """Return the reason why the data ended, from the first worker that reports a reason."""
         return own
 
     def finish(self, summary: TrainSummary) -> None:
-        """Do nothing; with several workers, add each worker's waiting time to a summary."""
+        """With one worker, do nothing; with several, add each worker's wait to a summary."""
 
 
 class Peers(Alone):
@@ -173,7 +173,7 @@ class Peers(Alone):
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
-        """Return why the data ended, from the first worker that knows why."""
+        """Return the reason why the data ended, from the first worker that reports a reason."""
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:
@@ -187,7 +187,7 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
 
     Args:
         group: all workers.
-        what: name of the object with the settings, for the message.
+        what: name of the object that has the settings, for the error message.
         mine: settings of this worker by name, as JSON values.
 
     Raises:

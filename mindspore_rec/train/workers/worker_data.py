@@ -21,10 +21,11 @@ logger = logging.getLogger("mindspore_rec")
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
     """Return this worker's share of a source; each row belongs to one worker's share.
 
-    A stream is divided by partition if it has a partition for each worker and no feature learns
-    from its rows. Other sources are divided by their own method if they have one. In all other
-    cases, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
-    workers must call this function together.
+    A stream is divided by partition if the stream has a partition for each worker, and no feature
+    learns from the stream's rows. A source of another kind may define how it is divided. If a
+    source is divided neither by partition nor by its own method, the rows of each batch are
+    divided; see `mindspore_rec.stream.split_by_worker`. All workers must call this function
+    together.
 
     Args:
         source: the data that the program passed on each worker.
@@ -76,7 +77,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Limit topics to the partitions that all workers know, because topics may grow."""
+    """Limit topics to the partitions that all workers know, because a topic may grow."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -88,7 +89,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the workers know different partitions; None if they know the same."""
+    """Return the source if the workers know different partitions; otherwise return None."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None
@@ -149,5 +150,5 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
 
 
 def share_way(share: BatchSource) -> str:
-    """Return the way in which data are divided among workers, from one worker's share."""
+    """Return how data are divided among workers, according to one worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

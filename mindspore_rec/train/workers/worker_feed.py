@@ -35,8 +35,8 @@ class WorkerBatch(Batch):
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: index of this worker.
 
-    An idle worker uses the columns of an earlier batch, or of another worker's batch if it never
-    read a batch. These rows are not counted.
+    An idle worker uses the columns of its earlier batch. If an idle worker has never read a batch,
+    the worker uses the columns of another worker's batch. Rows of idle workers are not counted.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -54,10 +54,10 @@ class WorkerBatch(Batch):
 
 
 class WorkerFeed:
-    """Batches of this worker; all workers exchange messages before each batch.
+    """Iterable of this worker's batches; all workers exchange messages before each batch.
 
-    At the end of its data, a worker repeats its last batch, but these rows are not counted. The
-    workers continue until the data of all workers have ended.
+    After the end of its data, a worker repeats its last batch, without counting the repeated rows.
+    The workers continue until the data of all workers have ended.
 
     Args:
         agreement: rounds with the other workers.
@@ -153,7 +153,7 @@ class WorkerFeed:
         """Raise the error, if any, that ended the data.
 
         Raises:
-            Exception: the error of this worker's data.
+            Exception: reading this worker's data raised the exception.
             RuntimeError: another worker could not read its data, although the job still runs.
         """
         if self._failed is None:

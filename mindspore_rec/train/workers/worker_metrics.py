@@ -23,9 +23,9 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
     merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
-    updated in every step with the outputs of all workers. So these metrics have the same values as
-    in a single process that evaluates all workers' batches as one batch. With several workers, a
-    loss is the mean of the workers' losses, weighted by their row counts.
+    updated in every step with the outputs of all workers. Therefore metrics of MindSpore have the
+    same values as in a single process that evaluates all workers' batches as one batch. With
+    several workers, a loss is the mean of the workers' losses, weighted by their row counts.
 
     Args:
         group: the workers.
@@ -54,8 +54,8 @@ class WorkerMetrics:
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function with two arguments, metrics by name and outputs; it updates the
-                metrics.
+            update: function that updates metrics; the arguments are the metrics, by name, and the
+                outputs.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:
@@ -94,7 +94,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return all workers' outputs as one batch; as one batch per worker if joining is impossible.
+    """Join all workers' outputs to one batch; if this is impossible, return one batch per worker.
 
     Args:
         parts: for each worker that has rows, the number of rows and the outputs.

@@ -19,7 +19,7 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from one worker's masks.
+    """Seed MindSpore's random operators by worker; warn if masks differ from a single worker's.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
     rows of every worker. Layers of this package that run as one operator need no change, because a
@@ -31,9 +31,9 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
         network: the network, before its first step.
 
     Warns:
-        RuntimeWarning: on worker 0, at most one warning for MindSpore's cells, and one for layers
-        of this package that run as MindSpore's layers. A warning names the first affected cell and
-        the remedy.
+        RuntimeWarning: worker 0 warns at most twice: once about cells of MindSpore, and once about
+        layers of this package that run as MindSpore's layers. A warning names the first affected
+        cell and the remedy.
     """
     drawing = _drawing(network)
     for cell in drawing.values():
@@ -47,7 +47,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # If a cell draws equal numbers on all workers, name this cell, because its case is worse.
+    # If a cell draws equal numbers on all workers, the warning names this cell, because equal
+    # numbers are worse than different numbers.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(
@@ -91,7 +92,7 @@ def _seeded(cell: nn.Cell) -> list[Primitive]:
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's index to the second seed once. Processes without a seed differ anyway."""
+    """Add the worker's index to the second seed once, if the operator has a seed."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

@@ -25,16 +25,17 @@ class WorkerState:
 
     Fused layers of this package normalize over the rows of all workers, with bit-identical results
     on all workers. MindSpore's normalizations and `Dice` use only the rows of one worker. After
-    each step, the moving statistics of these cells are averaged over the workers, weighted by the
-    workers' row counts. So all workers give equal predictions. Idle workers are left out of the
-    averages. Other parameters without a gradient are compared every 100 steps.
+    each step, the moving statistics of MindSpore's normalizations and of `Dice` are averaged over
+    the workers, weighted by the workers' row counts. Therefore the networks of all workers give
+    equal predictions. Idle workers are left out of the averages. Parameters without a gradient that
+    are not moving statistics are compared every 100 steps.
 
     Args:
         group: the workers.
         network: the network.
 
     Warns:
-        RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if further
+        RuntimeWarning: worker 0 warns if the network has a normalization of MindSpore, or if other
             parameters differ between workers.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. So each number of
-arguments has a class, made from source text that the compiler can read.
+The graph compiler refuses a `bprop` with a variable number of arguments. Therefore each number of
+arguments has its own class, made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # The index is a sum over the bfloat16 inputs: 1 for the first input, 2 for the second, 4
-        # for the third.
+        # Bit i of an operator's index is set if the operator reads a bfloat16 Tensor as input i.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
@@ -220,16 +219,16 @@ def native_operator(
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, which means none.
-        raises_at_once: whether a call outside a graph waits until the operator has finished; set it
-            if the operator checks the user's values. Without the wait, PyNative mode would call the
-            next operator even if a result is missing after an error, and might crash. Default:
-            False.
+        narrow: bit mask; bit i is set if output i is bfloat16. Default: 0, which means none.
+        raises_at_once: whether a call outside a graph waits until the operator has finished.
+            Operators that check values from the user need True. Without the wait, PyNative mode
+            would call the next operator even if a result is missing after an error, and might
+            crash. Default: False.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # The operator has no side effect, so the compiler merges two calls with the same arguments. A
-    # train step makes two calls if it computes the network for the loss and again for the
-    # gradients.
+    # The operator has no side effect, so the compiler merges two calls with the same arguments. For
+    # example, a train step calls the operator twice if it computes the network for the loss and
+    # again for the gradients.
     of_all = dtypes if outputs > 1 else dtypes[0]
     op = TableOperator(f"{LIBRARY}:{name}", None, of_all, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds cells inside a fused layer that have changed, so that the operator cannot replace them."""
+"""Finds changed cells inside a fused layer, which the layer's operator cannot replace."""
 
 from __future__ import annotations
 

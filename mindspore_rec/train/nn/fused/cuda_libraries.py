@@ -70,11 +70,11 @@ def _opens(name: str) -> bool:
 def kernel_cache() -> str:
     """Return the folder for compiled kernels: `mindspore_rec/kernels` in the user's cache.
 
-    The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The folder may
-    not exist yet.
+    The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if this variable is not set. The returned
+    folder may not exist yet.
 
-    Returns: Path of the folder; "" if the user has no home folder; each process then compiles its
-        own kernels.
+    Returns: Path of the folder, or "" if the user has no home folder. Without a folder, each
+        process compiles its own kernels.
 
     Example:
         >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""
@@ -82,6 +82,6 @@ def kernel_cache() -> str:
     """
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
-    # According to the XDG specification, a relative path in the variable is ignored.
+    # According to the XDG specification, a relative path in `XDG_CACHE_HOME` is ignored.
     cache = Path(cache_home) if os.path.isabs(cache_home) else Path(home) / ".cache"
     return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""

@@ -44,14 +44,15 @@ def set_dense_device(device: str) -> None:
     """Set the device of dense layers that are made from now on.
 
     Call this function before the network is made: a layer stores the device when its constructor
-    runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). The layer and its copies keep this
-    device. Only `set_compute_dtype` makes new operators, for the device that is set at that time.
-    Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters, optimizers,
-    losses and layers of MindSpore stay on the CPU.
+    runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). Later calls of `set_dense_device` do not
+    change the device of the layer or its copies. Only `set_compute_dtype` makes new operators, for
+    the device that is set at the call of `set_compute_dtype`. Only layers that run as one operator
+    (`is_fused`) use the GPU. Tables, parameters, optimizers, losses and layers of MindSpore stay on
+    the CPU.
 
     The initial device is the value of the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or
-    'cpu' if the variable is not set. The variable is read when the first layer is made, or by
-    `get_dense_device`, unless this function was called before.
+    'cpu' if the variable is not set. `MINDSPORE_REC_DENSE_DEVICE` is read when the first layer is
+    constructed or `get_dense_device` is called, unless `set_dense_device` was called before.
 
     Args:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
@@ -61,7 +62,7 @@ def set_dense_device(device: str) -> None:
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
         RuntimeError: there is no GPU with index N, the GPU's compute capability is below 8.0, or
             the driver or a library is missing. The error is also raised if
-            `MINDSPORE_REC_ONEDNN=off` prevents operators for layers in this process, or if the
+            `MINDSPORE_REC_ONEDNN=off` turns the layers' operators off in this process, or if the
             process is one of several workers. After a RuntimeError, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
@@ -82,7 +83,7 @@ def set_dense_device(device: str) -> None:
 
 
 def get_dense_device() -> str:
-    """Return the device of dense layers that are made from now on: 'cpu', or 'cuda:N'.
+    """Return the device of dense layers that are constructed after this call: 'cpu', or 'cuda:N'.
 
     Raises:
         ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` has an illegal value.

@@ -18,7 +18,7 @@ MOST_UNITS = 1 << 20
 
 
 def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
-    """Return the widths of a layer's inputs, after checking them.
+    """Check and return the widths of a layer's inputs.
 
     Args:
         argument: name of the argument.

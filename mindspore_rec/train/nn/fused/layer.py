@@ -39,8 +39,9 @@ class FusedLayer(nn.Cell):
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
     in float16 or bfloat16 (`to_float`), or without oneDNN, the cell calls MindSpore's layers with
-    the same parameters. The cell also calls MindSpore's layers if a cell inside it has hooks, is
-    frozen by `set_train(False)` or was replaced. A `RuntimeWarning` then names the inner cell.
+    the same parameters. The cell also calls MindSpore's layers if an inner cell has hooks, was
+    frozen by `set_train(False)`, or was replaced. A `RuntimeWarning` names the inner cell that has
+    hooks, was frozen or was replaced.
 
     A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
     of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
@@ -68,7 +69,7 @@ class FusedLayer(nn.Cell):
         """Set the type of products' factors, in this layer and in the layers inside it.
 
         Networks that contain the layers are compiled again at their next call. A function that was
-        compiled under `jit` keeps the old type.
+        compiled under `jit` before this call keeps the old compute type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -270,7 +271,7 @@ def _is_half(cell: nn.Cell) -> bool:
 
 
 def _is_exporting() -> bool:
-    """Return whether `mindspore.export` is on the stack."""
+    """Return whether `mindspore.export` is on the call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

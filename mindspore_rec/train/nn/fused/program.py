@@ -53,8 +53,8 @@ class Program:
     """Program of layers, in the order of their computation.
 
     Parameters and further inputs are numbered in the order of their addition to the program. The
-    arguments of the finished cell are the inputs, then the parameters, then the further inputs,
-    each in the order of their numbers.
+    arguments of the finished cell are all inputs, then all parameters, then all further inputs.
+    Inputs, parameters and further inputs are each ordered by number.
 
     A program runs on the device that was set (`set_dense_device`) when the program was made.
 
@@ -134,8 +134,7 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: whether the weight is stored as `[x.width, width]`. Default: False.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
-                dropout.
+            masks: number of dropout masks. Default: 0, which means no dropout.
             output: columns to write. Default: a new value.
         """
         own, inside, is_last = _inside(activation, masks)
@@ -157,10 +156,10 @@ class Program:
         return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
-        """Add a dropout that uses masks, and return its output: `output`, or a new value.
+        """Add a dropout that uses masks, and return `output` or, if `output` is None, a new value.
 
-        The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and the index
-        of the mask before the first row's mask, int32 `[1]`.
+        The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and an index n,
+        int32 `[1]`. Row i uses mask (n + 1 + i) % count.
         """
         y = self.value(x.width) if output is None else output
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
@@ -216,7 +215,8 @@ class Program:
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether to also sum the units of the result.
+            sums: whether the output is one number, the sum of the vector's elements, instead of the
+                vector.
             output: columns to write. Default: a new value.
         """
         y = self.value(1 if sums else x.width // fields) if output is None else output
@@ -237,7 +237,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply each of the equally wide groups of columns by its column of `scales`."""
+        """Multiply each group of columns by one column of `scales`; all groups are equally wide."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -260,7 +260,7 @@ class Program:
     def curves(
         self, x: Columns, knots: Part, bins: int, width: int, output: Columns | None = None
     ) -> Columns:
-        """Add a curve of straight pieces for each number, and return the points' columns.
+        """Add a piecewise linear curve for each number, and return the columns of the result.
 
         Args:
             x: columns that contain the numbers.
@@ -281,7 +281,9 @@ class Program:
         width: int,
         output: Columns | None = None,
     ) -> Columns:
-        """Add relu(weight waves + bias) for the waves of each number, and return the output.
+        """Add relu(weight @ waves + bias) for each number, and return the output.
+
+        The waves of a number are its sines and cosines at all frequencies.
 
         Args:
             x: columns that contain the numbers.
@@ -344,8 +346,7 @@ class Program:
             epsilon: number added to the variance.
             momentum: weight of the batch in the new moving statistics.
             training: True to normalize by the batch, False to normalize by the moving statistics.
-            masks: number of a dropout's masks, as `count` of `dropout`. Default: 0, which means no
-                dropout.
+            masks: number of dropout masks. Default: 0, which means no dropout.
             output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)
@@ -365,7 +366,7 @@ class Program:
 
         Args:
             outputs: columns of the outputs.
-            training: whether the cell keeps the values that its gradient needs.
+            training: whether the cell stores values for the backward pass.
         """
         for columns in outputs:
             self._native.add_output(columns)
@@ -376,7 +377,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks to apply in a layer, and True if no other step is needed."""
+    """Return the activation and masks that a layer applies, and True if no other step is needed."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -23,8 +23,8 @@ _DEPTH = 4
 def is_of_library(module: str) -> bool:
     """Return whether a module belongs to MindSpore or to this package.
 
-    The networks of `mindspore_rec.models` are ordinary networks, so the function returns False for
-    their modules.
+    The function returns False for modules of `mindspore_rec.models`, because networks in these
+    modules are fused like a user's networks.
 
     Example:
         >>> is_of_library("mindspore.nn"), is_of_library("shop.net")
@@ -77,8 +77,7 @@ class Contents(NamedTuple):
 def contents_of(value: Any, depth: int = _DEPTH) -> Iterator[Contents]:
     """Yield the contents of a value, and of the values inside it, up to a depth of 4.
 
-    Arrays of more than 64 KiB are skipped, and the values inside a container of more than 100
-    entries.
+    Arrays of more than 64 KiB and values inside a container of more than 100 entries are skipped.
 
     Example:
         >>> [each.before for each in contents_of({"calls": [1, 2]})]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the steps of a forward pass that one operator computes.
 
-Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
-layers, such as lookups. Stage 1 is the operator. Stage 2 follows the operator. Stage 2 contains all
-remaining steps, which run unchanged.
+Each step belongs to one of three stages. Stage 0 runs before the operator: steps that need no
+result of the operator's layers, such as lookups. Stage 1 consists of the steps that the operator
+computes. Stage 2 runs after the operator: all remaining steps, unchanged.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def plan(trace: Trace) -> Plan:
     try:
         return _Planner(trace, {step.value for step in trace.steps}).plan()
     except NothingToFuseError:
-        # Without the layers whose values no step reads, more layers may fit into the operator.
+        # Layers whose values no step reads are left out, so that more layers may fit into the
+        # operator.
         return _Planner(trace, _read_values(trace)).plan()
 
 
@@ -193,7 +194,10 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values can have a total `width`; record one unknown width."""
+        """Return whether the widths of joined values can have the sum `width`.
+
+        If exactly one width is unknown, the function records this width.
+        """
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:
@@ -258,7 +262,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be adjacent in memory; each value has only one place."""
+        """Return whether values can be adjacent in memory; a value cannot be stored twice."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]
@@ -334,7 +338,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Add a reshape of rows to vectors if possible; rows in the operator are always vectors."""
+        """Add a reshape of rows to vectors if possible; in the operator, every row is a vector."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False

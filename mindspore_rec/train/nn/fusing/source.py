@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the source text of a `construct` with an operator in the place of layers.
+"""Writes the source text of a `construct` in which an operator replaces layers.
 
 MindSpore's graph compiler reads source text, so the text is saved as a module.
 """
@@ -48,7 +48,7 @@ class Signature:
 
     Args:
         cell: the cell.
-        inputs: number of arguments, if the `construct` has the parameter `*inputs`; otherwise None.
+        inputs: number of arguments if `construct` has the parameter `*inputs`, otherwise None.
 
     Attributes:
         names: source text of each argument inside the method.
@@ -89,9 +89,9 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return a Python condition that exactly the first `count` arguments are Tensors.
+        """Return a Python condition that is true if the first `count` arguments are Tensors.
 
-        The condition requires that the other arguments are None.
+        The arguments after the first `count` must be None.
         """
         if self.is_full:
             return self.is_full
@@ -99,9 +99,9 @@ class Signature:
         return " and ".join([*filter(None, [_are_tensors(self.names[:count])]), *missing])
 
     def condition_of_any(self) -> str:
-        """Return a Python condition that the required arguments are Tensors.
+        """Return a Python condition that is true if the required arguments are Tensors.
 
-        The condition requires that the other arguments are Tensors or None.
+        Each optional argument must be a Tensor or None.
         """
         optional = [f"({n} is None or {_are_tensors([n])})" for n in self.names[self.required :]]
         required = _are_tensors(self.names[: self.required])
@@ -109,7 +109,7 @@ class Signature:
 
 
 def _are_tensors(names: Sequence[str]) -> str:
-    """Return a Python condition that the arguments are Tensors; '' if there are no arguments."""
+    """Return a Python condition, true if all arguments are Tensors; '' without arguments."""
     return " and ".join(f"isinstance({name}, mindspore.Tensor)" for name in names)
 
 
@@ -121,7 +121,7 @@ def forward_lines(
     Args:
         cells: maps the `id` of each cell and primitive to its path, such as 'self.deep'.
         signature: arguments of the `construct`.
-        made: the plan of the pass.
+        made: the plan of the forward pass.
         graph: path of the operator.
         results: index of the returned value, or a tuple of indexes.
 

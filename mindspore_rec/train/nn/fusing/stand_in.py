@@ -30,7 +30,8 @@ _thread = threading.local()
 def problems() -> list[str]:
     """Return this thread's list of trace error messages, to which the caller may append.
 
-    A `construct` may catch an error, so the trace reads the messages when it ends.
+    A `construct` may catch an error. Therefore the trace reads the messages after `construct` has
+    ended.
     """
     if not hasattr(_thread, "problems"):
         _thread.problems = []

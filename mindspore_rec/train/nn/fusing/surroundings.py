@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches the global names, attributes and functions that a `construct` uses.
 
-An operator is made only once. So a trace records each number that `construct` reads, and later
-calls check that these numbers are unchanged. If the network calls a function that may act
-differently in the next step, the trace ends with an error.
+The operator for a network is made only once. Therefore a trace records each number that `construct`
+reads, and later calls check that these numbers are unchanged. If the network calls a function whose
+result may change from step to step, the trace ends with an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _DEPTH = 3
 class GlobalName:
     """Value that a global name had at the time of a trace.
 
-    `copy` returns the object itself, because the copy of a network uses the same modules.
+    `copy` returns the object itself, because a copied network uses the same modules as the original
+    network.
     """
 
     def __init__(self, names: dict[str, Any], name: str) -> None:
@@ -48,11 +49,11 @@ class GlobalName:
         self._before = constant_of(self._value)
 
     def is_changed(self) -> bool:
-        """Return whether the name's value has changed."""
+        """Return whether the global name's value has changed since the trace."""
         return constant_of(self._names.get(self.name)) != self._before
 
     def restore(self) -> None:
-        """Set the name to its value at the time of the trace."""
+        """Set the global name to its value at the time of the trace."""
         self._names[self.name] = self._value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalName:
@@ -60,7 +61,7 @@ class GlobalName:
 
 
 class _Same:
-    """A function, a primitive or another object, which is equal only to itself."""
+    """Wrapper of a function or another object; two wrappers of the same object are equal."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -75,12 +76,13 @@ class _Same:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, so that they can be compared later.
+    """Return the numbers and texts in a value, for later comparisons.
 
     The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
-    cells or Tensors. Functions and primitives are compared by identity. The result is `...` for the
-    value None, and None for a value that cannot be compared. Values below a depth of 3 are not
-    compared, and of a container with more than 100 entries only the length is compared.
+    cells or Tensors. Functions and primitives are compared by identity. For the value None, the
+    result is `...`. For a value that cannot be compared, the result is None. Values nested deeper
+    than 3 levels are not compared. For a container with more than 100 entries, only the length is
+    compared.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])

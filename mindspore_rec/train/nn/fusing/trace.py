@@ -2,8 +2,9 @@
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
-cell that cannot be traced, is a single step. If a user's cell contains such layers or returns
-several results, the calls inside the cell are separate steps. Otherwise the cell is a single step.
+cell that cannot be traced, is a single step. If a user's cell contains layers with a fused form or
+returns several results, the calls inside the cell are separate steps. Any other cell is a single
+step.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def values_in(thing: Any) -> tuple[int, ...]:
 def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
     """Return the forward pass of a network.
 
-    The network and its modes do not change.
+    Tracing does not change the network or its modes.
 
     Args:
         network: the network.
@@ -232,7 +233,7 @@ class _Tracer:
         return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record the call of a cell as its inner steps or as one step, and return the result."""
+        """Record a cell's call, as the cell's inner steps or as one step, and return the result."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -248,7 +249,8 @@ class _Tracer:
                 del problems()[errors:]
                 has_steps = False
             else:
-                # Keep the inner steps if the cell contains layers or returns several results.
+                # Keep the steps inside the cell if the cell contains layers or returns several
+                # results.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -365,7 +367,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return True if the user added the attribute: MindSpore sets no attribute of this name.
+    """Return True if the user added an attribute whose name MindSpore does not use.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -466,8 +468,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     An operator without a traced input would run once, during the trace, and not in later steps.
 
     Raises:
-        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
-            draw random numbers or make a constant.
+        TraceError: the operator reads no traced value, so the operator may change a Parameter, draw
+            random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")

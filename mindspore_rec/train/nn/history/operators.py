@@ -43,7 +43,7 @@ FLOAT32_ONLY = "layers over histories read float32: use amp_level of RecModel, n
 
 
 class HistoryOperator(nn.Cell):
-    """Base of the cells: it has the constants and operators, which copies of a cell share."""
+    """Base class of cells with operators; copies of a cell share its constants and operators."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -55,17 +55,18 @@ class HistoryOperator(nn.Cell):
 
 
 class HistoryLayer(nn.Cell):
-    """Base of the layers that run the operators, which read float32 only.
+    """Base class of layers that run the operators; all operators read float32 only.
 
-    The graph compiler reads the source text of a property of a cell's own class, and calls a
-    property of a base. So properties that the compiler cannot read are in a base.
+    The graph compiler reads the source text of properties of a cell's own class, but calls
+    properties of a base class. Therefore properties that the compiler cannot read are defined in a
+    base class.
     """
 
     @property
     def is_half(self) -> bool:
         """True if `to_float` or MindSpore's mixed precision has set an operator to half precision.
 
-        MindSpore would then cast the inputs and the constants of the operator.
+        In half precision, MindSpore would cast the inputs and the constants of the operator.
         """
         operators = (
             cell for _, cell in self.cells_and_names() if isinstance(cell, HistoryOperator)
@@ -117,7 +118,7 @@ class GatedAttention(HistoryOperator):
 
     Args:
         heads: number of heads.
-        weight_scale: scale of the SiLU of a score.
+        weight_scale: factor by which SiLU(score) is multiplied.
         by_time: whether a bias that depends on time differences is added to scores.
 
     Inputs:
@@ -185,10 +186,11 @@ class GatedAttention(HistoryOperator):
 
 
 class AddPlaces(HistoryOperator):
-    """Adds to each value the row of `table` for the value's place; see `csrc/sequence/places.h`.
+    """Adds a row of `table` to each value, by position or time; see `csrc/sequence/places.h`.
 
     Args:
-        by_time: whether a place is a bucket of time differences; otherwise it is a distance.
+        by_time: True to select rows of `table` by buckets of time differences, False to select rows
+            by distance.
 
     Inputs:
         - **values** (Tensor): float32 `[N, dim]`.
@@ -221,8 +223,9 @@ class AddPlaces(HistoryOperator):
 class Residual(HistoryOperator):
     """Adds two matrices of the same shape, and passes the gradient of the sum to both.
 
-    MindSpore's own addition allows inputs of different shapes. If the number of rows is not known
-    before the step, its gradient adds up the rows once more for each input.
+    MindSpore's own addition accepts inputs of different shapes. Therefore, if the number of rows is
+    not known before the step, the gradient of MindSpore's addition also sums over the rows for each
+    input.
 
     Inputs:
         - **x** (Tensor): float32 `[N, width]`.
