@@ -88,7 +88,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
 
 
 def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """Train in memory first, to know the number of rows, then with tiers; return the results."""
+    """Train in memory, which counts the rows, then with tiers; return the results of both runs."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     print("in memory:", file=sys.stderr)
     memory = result(args, None)

@@ -65,12 +65,12 @@ def figures_of(
     Args:
         label: 0 or 1, `[N]`.
         prediction: probabilities, `[N]`.
-        weight: weight of each row, above 0. Default: every row counts once.
+        weight: weight of each row, above 0. Default: each weight is 1.
         group: group of each row, for example a user, `[N]`. Default: none, and no `gauc`.
 
     Returns:
-        `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` with groups. `gauc`
-        ignores the weights.
+        `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` if `group` is set.
+        `gauc` ignores the weights.
 
     Example:
         >>> label, prediction = np.array([0, 1, 1, 0.0]), np.array([0.2, 0.6, 0.9, 0.3])

@@ -116,7 +116,7 @@ def fit(
         settings: settings of the YAML file.
         schema: description of the columns.
         parts: training and validation rows.
-        place: where the training is saved.
+        place: directories in which the training is saved.
         max_steps: largest number of steps. Default: no limit.
         progress: True shows progress. Default: True.
         further: further callbacks. Default: none.
@@ -145,7 +145,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """With a place, return the callback that saves checkpoints; restore the newest checkpoint."""
+    """Restore the newest checkpoint, and return the callback that saves checkpoints."""
     if place.checkpoints is None:
         return []
     checkpoint = RecCheckpoint(
@@ -232,7 +232,7 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
 
 
 def _first_metric(model: RecModel, measured: Sequence[str]) -> str:
-    """Return the name of the first label's AUC, or of its error if the label is a number."""
+    """Return the name of the first label's metric: AUC, or RMSE if the label is a number."""
     assert model.schema is not None
     first = model.schema.labels[0]
     name = "auc" if first.binary else "rmse"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train anew on training and validation rows, along the path to the best weights."""
+"""Train a new model on training and validation rows, with the steps of the best model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
         settings: settings of the YAML file.
         schema: description of the columns.
         rows: training and validation rows.
-        place: where the training is saved.
+        place: directories in which the training is saved.
         fitted: result of the training on training rows alone; its tables are closed.
     """
     train = settings.train

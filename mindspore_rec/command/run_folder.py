@@ -37,12 +37,12 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The trained model, as `RecModel.save` writes it."""
+        """Folder of the trained model that `RecModel.save` writes."""
         return self.path / "model"
 
     @property
     def checkpoints(self) -> Path:
-        """Checkpoints and deltas of the training, as `RecCheckpoint` writes them."""
+        """Folder of the checkpoints and deltas that `RecCheckpoint` writes."""
         return self.path / "checkpoints"
 
     @property

@@ -89,7 +89,8 @@ def check_not_read(output: Path, *sources: Any) -> None:
 
     Args:
         output: path of the file.
-        sources: paths or globs of files or folders, or tuples of them; other sources are ignored.
+        sources: paths or globs of files or folders, or tuples of paths or globs; other objects are
+            ignored.
 
     Raises:
         ValueError: the file is one of the sources or in a folder that is a source, even under

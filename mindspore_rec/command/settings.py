@@ -73,13 +73,14 @@ class SplitSettings:
     """Division of the rows into training, validation and test rows.
 
     Args:
-        by: 'time', by the column of kind time: the last rows are test rows; or 'random', by a hash
-            of the row's place. Default: 'time' if there is a column of kind time, else 'random'.
-        train: share of the source's rows for training, in (0, 1]. Default: the share that `valid`
-            and `test` leave.
+        by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
+            to divide by a hash of the row's place in the source. Default: 'time' if there is a
+            column of kind time, else 'random'.
+        train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
+            that are not validation or test rows.
         valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: the share
-            that `train` and `valid` leave, or 0.1.
+        test: share of the source's rows for tests, in [0, 1), or other files. Default: if `train`
+            is set, all rows of the source that are not training or validation rows; if not, 0.1.
         seed: seed of a random division. Default: 0.
     """
 

@@ -94,7 +94,7 @@ def _with(choices: Sequence[Any], own: Any) -> list[Any]:
 
 
 def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the YAML file, as parameters of a first trial, within Optuna's ranges.
+    """Return the first trial's parameters: the YAML file's values, clipped to Optuna's ranges.
 
     Args:
         settings: settings of the YAML file.

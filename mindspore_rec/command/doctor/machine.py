@@ -101,7 +101,7 @@ def cpu_flags() -> list[str]:
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """Return the number of cores whose time a control group allows; None without a limit.
+    """Return the control group's limit of processor time, in cores; None if there is no limit.
 
     Args:
         root: folder with `proc` and `sys`. Default: /.

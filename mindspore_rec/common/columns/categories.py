@@ -90,7 +90,7 @@ def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | Non
     """Return 'text' or 'whole', the type of categories; None if the Arrow type decides neither.
 
     Args:
-        kind: Arrow type of the column, or of its lists.
+        kind: Arrow type of the column, such as a list type for a column of lists.
         separator: text between the values of a list in a column of texts.
 
     Example:

@@ -404,9 +404,9 @@ class FeaturePipeline:
     def received(self) -> FeaturePipeline:
         """Return a pipeline for the arrays that a feature worker made with `with_times()`.
 
-        The new pipeline declares the same tables, thresholds and event time, and learns nothing.
-        The new pipeline passes the arrays on unchanged, but converts the lists of histories to
-        values and offsets.
+        The new pipeline declares the tables, thresholds and event time of this pipeline, and learns
+        nothing. The new pipeline passes the arrays on unchanged, but converts the lists of
+        histories to values and offsets.
         """
         made = copy.copy(self)
         made._outputs = [output.received() for output in self._outputs]

@@ -83,14 +83,15 @@ class Events:
 class KeptEvents(JointFeature):
     """The user, the time and the values of each row, from which the library collects histories.
 
-    The array is int64 ``[B, 3 + V]`` for V values without the time: the time in seconds, 1 for an
-    event or 0 for another row, the user's key, and the values. If the user is missing, the second
-    number is -1: the row has no history, and is no event.
+    The array is int64 ``[B, 3 + V]``, where V is the number of values other than the time. Each row
+    contains the time in seconds, 1 if the row is an event or 0 if not, the user's key, and the
+    values. If the user is missing, the second number is -1: the row has no history, and is no
+    event.
 
     Args:
         user: transform of the user to a key.
         time: transform of the time to seconds.
-        values: transforms of the values that a history has; None for the time.
+        values: a transform for each value of an event; None for a value that is the event's time.
         history: length of the histories, and transforms of lists of values, for rows that contain
             their own history.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
@@ -262,8 +263,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. So a time before 1970 is returned only if it is
-        the latest time of batches that were read ahead.
+        The table does not store times before 1970. So `clock` is before 1970 only if batches have
+        been read but not trained, and their latest time is before 1970.
         """
         if self._ahead:
             return self._ahead[-1].clock

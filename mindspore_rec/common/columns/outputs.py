@@ -174,7 +174,7 @@ class RaggedOutput(Output):
 
     Args:
         name: name of the offsets.
-        history: the columns, and the greatest number of events.
+        history: columns of the history, and the greatest number of events of a row.
         names: names of the arrays with values. Default: by the columns, as `values_name`.
         are_lists: True to make a column of lists per member, and no offsets. Default: False.
     """

@@ -35,9 +35,9 @@ class QuantileScale(Number):
 
     Args:
         column: numbers.
-        buckets: number of intervals between quantiles, 2 to 65536. Both the quantiles of all
-            numbers and the quantiles of the distinct numbers have `buckets` intervals. Default:
-            256.
+        buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
+            have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
+            intervals too. Default: 256.
         sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
             Default: 10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate

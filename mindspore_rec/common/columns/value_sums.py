@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return how many pairs of a value belong to parts before a row's part, int64 ``[B]``."""
+        """Return each row's number of pairs with its value and an earlier part, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):

@@ -58,9 +58,9 @@ class Column:
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
-            seen again; None for never.
-        dropout: probability, in (0, 1), that the column's value is treated as a value without a row
-            in a training step; None for never.
+            seen again. None means that no row is evicted.
+        dropout: probability, in (0, 1), that a training step treats the column's value as a value
+            without a row; None means that no value is dropped.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
@@ -468,10 +468,10 @@ class KeptHistoryColumn(Column):
     first. The row itself is an event of later rows. A history has no events with the same time as
     its row. The schema needs a column of kind 'time'.
 
-    A network reads the history as it reads a `HistoryColumn` of the first column in `of`, with side
-    columns for the further columns. A history `recent` of `item` and `ts` has the arrays
-    'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the same key, and
-    the same row in a table, as the item of the row.
+    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. The
+    other columns in `of` are the history's side columns. A history `recent` of `item` and `ts` has
+    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the
+    same key, and the same row in a table, as the item of the row.
 
     Args:
         name: name of the history.
@@ -486,7 +486,7 @@ class KeptHistoryColumn(Column):
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
-            and has an empty history. Default: None, which means never.
+            and has an empty history. Default: None, which means that no user is evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -113,7 +113,7 @@ def _of_two(label: Profile) -> tuple[Column, np.ndarray, str]:
 
 
 def _positive_text(label: Profile) -> int:
-    """Return the place of the text that counts as 1."""
+    """Return the index of the text that counts as label 1."""
     texts = label.values.to_pylist()
     words = [str(text).strip().lower() in _POSITIVE for text in texts]
     if words[0] != words[1]:

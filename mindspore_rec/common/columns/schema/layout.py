@@ -80,7 +80,7 @@ class TableGroup:
         embedding_dim: number of floats of a row.
         admission: number of occurrences at which a key gets a row, or None.
         eviction: number of seconds of event time without the key until its row is evicted, or None.
-        fields: indexes of the fields.
+        fields: indexes of the fields whose keys have rows in the table.
         histories: names of the columns of histories.
     """
 

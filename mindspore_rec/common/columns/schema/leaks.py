@@ -26,9 +26,9 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
     rows. So ids that differ from row to row tell nothing, although each id occurs with one label
-    only. If half of the rows have values that occur in both halves, such as numbers of invoices,
-    the AUC of these rows is computed too, and the greater AUC counts. Numbers are also compared by
-    their order and by intervals, and a missing value is a value like any other.
+    only. If at least half of the rows have a value that occurs in both halves, such as an invoice's
+    number, a second AUC is computed from these rows alone, and the greater AUC is used. Numbers are
+    also compared by their order and by intervals, and a missing value is a value like any other.
 
     Args:
         column: profile of the column.

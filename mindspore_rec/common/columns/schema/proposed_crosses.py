@@ -40,7 +40,8 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
 
     Args:
         inferred: the proposal.
-        table: rows in which pairs recur as in the data, such as all rows of some users.
+        table: sample of rows in which a pair of values recurs as often as in all rows, such as all
+            rows of some users.
     """
     candidates = _candidates(inferred, table) if table.num_rows >= _FEWEST_ROWS else []
     if not candidates:

@@ -57,7 +57,7 @@ class Schema:
       offsets.
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
       `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user, and the
-      values. A training replaces this array by the arrays of a history.
+      values. During training, the arrays of a history replace this array.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out without labels.
 
@@ -378,11 +378,11 @@ class Schema:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
-        A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` and
-        the arrays of events are columns of lists of int64; numbers, weight and label are columns of
-        lists of float32. The values of each column of a history become a separate column of lists,
-        without offsets. `received` reads the columns, even from Parquet. If `training` is True and
-        the schema has a time, the first column is the time in seconds.
+        Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
+        and the arrays of events are columns of lists of int64; numbers, weight and label are
+        columns of lists of float32. The values of each column of a history become a separate column
+        of lists, without offsets. `received` reads the columns, even from Parquet. If `training` is
+        True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -482,7 +482,7 @@ class Schema:
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
-            with_label: False if the rows may lack labels and weights, to predict. Default: True.
+            with_label: False for rows to predict, which may lack labels and weights. Default: True.
 
         Returns:
             The arrays by name. For a history that the library collects from rows, the arrays
@@ -569,7 +569,7 @@ class Schema:
     # ---- as values
 
     def describe(self) -> dict[str, Any]:
-        """Return the schema as JSON values, without what its scales have learned.
+        """Return the schema as JSON values, without learned state.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn

@@ -25,7 +25,7 @@ _LIKELY_LAST = 2_524_608_000.0  # 2050
 
 
 def time_unit(numbers: np.ndarray) -> str | None:
-    """Return the unit of times since 1970 that are numbers; None if no unit makes them recent.
+    """Return the unit of numbers that count time since 1970; None if no unit gives recent times.
 
     Args:
         numbers: different times, none of them missing.
