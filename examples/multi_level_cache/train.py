@@ -31,7 +31,7 @@ FIELDS, COUNTS = 26, 13
 
 
 class ClickModel(nn.Cell):
-    """Embeddings of all fields from one table, and the counts, through an MLP."""
+    """MLP that reads the embeddings of all fields, which are in one table, and the counts."""
 
     def __init__(self, name: str, dim: int, cache: CacheConfig | None) -> None:
         super().__init__()

@@ -115,10 +115,10 @@ def by_group(
     """Return the metrics for each value of a column, the most frequent value first.
 
     Args:
-        label: as for `figures_of`.
-        prediction: as for `figures_of`.
+        label: see `figures_of`.
+        prediction: see `figures_of`.
         values: value of each row as text, `[N]`.
-        weight: as for `figures_of`.
+        weight: see `figures_of`.
         most: largest number of values. Default: 20.
 
     Example:

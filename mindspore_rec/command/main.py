@@ -79,7 +79,7 @@ def _show_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
 
 
 def _check_json(path: Path | None) -> None:
-    """Check the path of `--json` before hours of training."""
+    """Check, before the training, that the folder of the `--json` file exists."""
     if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f"--json {path}: there is no folder {path.parent}")
 

@@ -109,8 +109,8 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
     """Return training and validation rows together, with thinned negatives if `sample` is set.
 
     Raises:
-        ValueError: there are no validation rows; or they are in other files, and the source's rows
-            are divided into training and test rows.
+        ValueError: there are no validation rows, or the validation rows are in other files although
+            the source's rows are divided into training and test rows.
     """
     assert not isinstance(settings.source, KafkaSource)
     train, valid, test = settings.split.shares()

@@ -42,7 +42,7 @@ def in_time_order(rows: Rows, schema: Schema) -> Rows:
     rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time; or rows that must be sorted are thinned, or
+        ValueError: there is no column of kind time, or the rows must be sorted but are thinned or
             more than `MOST_SORTED`.
     """
     time = schema.time

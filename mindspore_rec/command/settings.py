@@ -316,7 +316,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file, with sources relative to the file's folder.
+    """Return the settings in a YAML file; relative paths of sources begin in the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses it. The message names the

@@ -214,7 +214,7 @@ def _finish(
     options: argparse.Namespace,
     training: dict[str, Any],
 ) -> dict[str, Any]:
-    """Evaluate the saved model beside baselines, and write report and metrics."""
+    """Evaluate the saved model and the baselines, and write the report and the metrics."""
     from mindspore_rec.command.trained import loaded
 
     parts = open_parts(settings, schema)

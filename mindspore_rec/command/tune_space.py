@@ -42,7 +42,7 @@ def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any
 
     Args:
         defaults: default values of all settings of the network.
-        schema: the schema. Without numbers, the form of the numbers does not matter.
+        schema: the schema. If the schema has no numbers, the setting `numbers` is left out.
     """
     has_numbers = bool(numbers_of(schema.columns))
     return {name: each for name, each in defaults.items() if has_numbers or name != "numbers"}

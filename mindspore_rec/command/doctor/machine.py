@@ -118,7 +118,7 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
 
 
 def memory_limit(root: Path = _ROOT) -> int | None:
-    """Return the bytes of memory that a control group allows; None without a limit.
+    """Return the control group's limit of memory in bytes; None if there is no limit.
 
     Args:
         root: folder with `proc` and `sys`. Default: /.

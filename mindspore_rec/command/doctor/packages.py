@@ -37,7 +37,7 @@ FEATURES = {
 """Features that need the packages of an extra; the probes `mpi` and `gpu` try mpi and cuda."""
 
 _FOR_SERVING = ("serving", "grpc", "kafka", "redis", "prometheus")
-# Requirements without which no command runs.
+# Requirements of all commands.
 _REQUIRED = (
     "numpy>=1.25,<2",
     "pandas>=2.1",

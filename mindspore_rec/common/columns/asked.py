@@ -51,8 +51,9 @@ def asked_arrays(
     Args:
         features: the pipeline.
         rows: a batch.
-        tables: tables by name, among them the tables of users. An `EventLog` may take the place of
-            a table of users. If the table of a history is missing, a looked-up history is empty.
+        tables: tables by name, including the tables of users' events. An `EventLog` may take the
+            place of a table of users. If the table of a history is missing, a looked-up history is
+            empty.
         names: names of the arrays.
 
     Raises:

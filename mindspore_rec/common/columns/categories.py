@@ -79,7 +79,7 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
 
 
 def _without_words(texts: pa.Array) -> pa.Array:
-    """Return texts with 0 and 1 in place of the words false and true."""
+    """Return texts in which '0' replaces the word false and '1' replaces the word true."""
     for number, word in enumerate(("false", "true")):
         is_word = pc.match_substring_regex(texts, rf"(?i)^\s*{word}\s*$")
         texts = pc.if_else(is_word, str(number), texts)

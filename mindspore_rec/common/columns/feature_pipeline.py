@@ -45,7 +45,7 @@ class FeaturePipeline:
     One pipeline declares the features of a model for all uses. The uses are tables
     (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
     feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
-    transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
+    transforms have learned. Calling the pipeline updates its statistics; calling `apply` does not.
     `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
@@ -308,7 +308,7 @@ class FeaturePipeline:
 
         Args:
             names: names of the columns of the batches.
-            with_time: whether the event time is read and made.
+            with_time: True to include the event time.
             training: whether a network trains on the batches. Default: False.
 
         Raises:
@@ -335,7 +335,8 @@ class FeaturePipeline:
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
         """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
 
-        The columns suffice to predict. Training also needs the columns of labels and of the time.
+        For predictions, these columns suffice. Training also needs the columns of labels and of the
+        time.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -358,8 +359,8 @@ class FeaturePipeline:
     def with_times(self) -> FeaturePipeline:
         """Return a copy of this pipeline; its first array is a new array with the rows' times.
 
-        A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
-        state with this pipeline.
+        A feature worker sends the arrays of the copy. The copy shares its learned state with this
+        pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.
@@ -374,8 +375,8 @@ class FeaturePipeline:
     def by_rows(self) -> FeaturePipeline:
         """Return a copy whose arrays all have one element per row, which can be sent as columns.
 
-        Each column of a history then is one column of lists, without offsets. The copy shares its
-        learned state with this pipeline.
+        In the copy, each column of a history is one column of lists, without offsets. The copy
+        shares its learned state with this pipeline.
         """
         made = copy.copy(self)
         made._outputs = [output.by_rows() for output in self._outputs]
@@ -448,7 +449,7 @@ class FeaturePipeline:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
         """Let the `TargetStatistics` learn from batches, and forget what they learned before.
 
-        The time intervals of statistics of the past stay as `fit` made them.
+        The time intervals of statistics of kind 'past' do not change after `fit`.
 
         Args:
             batches: batches of the rows on which a network trains.
@@ -548,7 +549,7 @@ class FeaturePipeline:
         """Return a copy of this pipeline with another state. This pipeline keeps its own state.
 
         Raises:
-            TypeError, ValueError, KeyError: as for `load_state_dict`.
+            TypeError, ValueError, KeyError: see `load_state_dict`.
         """
         made = copy.copy(self)
         made._outputs = copy.deepcopy(self._outputs)

@@ -89,7 +89,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
         where: text before the word "must" in error messages.
 
     Raises:
-        TypeError, ValueError: as for `category_keys`.
+        TypeError, ValueError: see `category_keys`.
 
     Example:
         >>> int(keys_of("C1", pa.array(["68fd1e64"]), "column 'C1' must")[0])

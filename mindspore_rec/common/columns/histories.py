@@ -81,7 +81,7 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: how the values are read. None, 'text', 'whole' or 'key': as keys, as for `Category`.
+        values: how the values are read. None, 'text', 'whole' or 'key': as keys; see `Category`.
             'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
             and dates become whole seconds since 1970. Default: None.
         field: text that salts the hash of keys. Default: the column's name.
@@ -152,7 +152,7 @@ class HistoryValues(Feature):
     def _numbers(self, values: pa.Array) -> pa.Array:
         """Return numbers, parsed from texts if needed.
 
-        Missing values and texts such as 'n/a' become missing.
+        Texts such as 'n/a' become missing values.
         """
         values = decoded(values)
         if not is_text(values.type):

@@ -85,8 +85,8 @@ class KeptEvents(JointFeature):
 
     The array is int64 ``[B, 3 + V]``, where V is the number of values other than the time. Each row
     contains the time in seconds, 1 if the row is an event or 0 if not, the user's key, and the
-    values. If the user is missing, the second number is -1: the row has no history, and is no
-    event.
+    values. If the user of a row is missing, the row's second number is -1: the row has no history
+    and is not an event.
 
     Args:
         user: transform of the user to a key.
@@ -97,7 +97,7 @@ class KeptEvents(JointFeature):
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
-            which means never.
+            which means that no pause empties a history.
     """
 
     dtype = np.int64
@@ -206,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users of events, ascending, and the index of each row's user or -1."""
+    """Return the distinct users, ascending, and the index of each row's user; -1 without a user."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)
@@ -225,8 +225,8 @@ class EventState:
     """The last events of each user, in the rows of a table.
 
     Batches may be read ahead of the training. The histories of a batch follow from the events of
-    all batches that were read before. The events of a batch are written to the table when the batch
-    is trained.
+    all batches that were read before. The events of a batch are written to the table when the
+    network trains on the batch.
 
     Args:
         feature: the events and the lengths of histories.
@@ -275,7 +275,7 @@ class EventState:
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories of rows that `KeptEvents.asked` made; nothing is changed."""
+        """Return the histories for the result of `KeptEvents.asked`; the state does not change."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
@@ -324,7 +324,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories of rows that `KeptEvents.asked` made; the table is not changed."""
+    """Return the histories for the result of `KeptEvents.asked`; the table does not change."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)

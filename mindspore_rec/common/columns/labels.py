@@ -131,7 +131,7 @@ def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.
     Args:
         column: name of the column.
         values: texts or whole numbers ``[B]``.
-        kind: 'text' or 'whole', as for `Category`. Default: None.
+        kind: 'text' or 'whole'; see `Category`. Default: None.
     """
     where = f"column {column!r} must"
     return keys_of(column, as_categories(values_array(where, values), kind), where)

@@ -135,8 +135,8 @@ class StackedOutput(Output):
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
         count = _row_count(self.members[0], rows)
-        # The array is column-major while columns are written. The copy at the end makes the array
-        # row-major.
+        # The array is column-major while columns are written. The last statement copies the array
+        # to row-major order.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
 
@@ -176,7 +176,8 @@ class RaggedOutput(Output):
         name: name of the offsets.
         history: columns of the history, and the greatest number of events of a row.
         names: names of the arrays with values. Default: by the columns, as `values_name`.
-        are_lists: True to make a column of lists per member, and no offsets. Default: False.
+        are_lists: True to make one column of lists for each column of the history, without offsets.
+            Default: False.
     """
 
     def __init__(
@@ -316,8 +317,8 @@ def column_of(member: Member, rows: BatchRows) -> str:
     """Return the name of a member's column in a batch.
 
     Raises:
-        ValueError: the batch lacks the column, or the member refers to a column by place although
-            the batch has names, or by name although the batch is a tuple.
+        ValueError: the batch lacks the column, or the feature refers to a column by place but the
+            batch has names, or by name but the batch is a tuple.
     """
     if isinstance(member, FeatureSpec):
         name = rows.name_of(member.column)

@@ -223,12 +223,12 @@ class QuantileScale(Number):
 class MixedScale(QuantileScale):
     """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
 
-    A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
-    of the range. The quantile among the distinct numbers counts each number once, so the mean of
-    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and their
-    keys are formed as in a `QuantileScale`.
+    In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
+    end of the range. The quantile among the distinct numbers counts each number once, so the mean
+    of both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and
+    their keys are formed as in a `QuantileScale`.
 
-    Args: as for `QuantileScale`.
+    Args: see `QuantileScale`.
 
     Example:
         >>> gains = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 4.0]
@@ -244,7 +244,7 @@ class MixedScale(QuantileScale):
 class QuantileBucket(QuantileScale):
     """Transform numbers to keys of their buckets between quantiles: a `QuantileScale` for tables.
 
-    Args: as for `QuantileScale`.
+    Args: see `QuantileScale`.
 
     Example:
         >>> bucket = QuantileBucket("age", buckets=2)

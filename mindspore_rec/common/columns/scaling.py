@@ -98,7 +98,7 @@ class LogScale(MinMaxScale):
         column: numbers, for example counts.
         running: True to scale the logarithms to [0, 1]: the least logarithm so far becomes 0, and
             the greatest becomes 1 (default False).
-        missing: as for `MinMaxScale`.
+        missing: see `MinMaxScale`.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -148,7 +148,7 @@ class StandardScale(Number):
 
     Args:
         column: numbers.
-        missing: as for `MinMaxScale`. The default, 0, is the scaled mean.
+        missing: see `MinMaxScale`. The default, 0, is the scaled mean.
 
     Example:
         >>> import pyarrow as pa

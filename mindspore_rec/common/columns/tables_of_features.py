@@ -47,7 +47,7 @@ def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT
     """Return `tables_of_features` for a network's tables. Error messages mention the network.
 
     Raises:
-        ValueError: as for `tables_of_features`.
+        ValueError: see `tables_of_features`.
     """
     try:
         return list(tables_of_features(specs, tables))

@@ -36,18 +36,19 @@ class TargetStatistics(JointFeature):
 
     For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
-    number is near 0 for a value with few rows, and 0 for an unknown value. The number is ``tanh(d /
-    2)``. For a label with two values, ``d`` is the difference of the log odds. For a label that is
-    a number, ``d`` is the difference in standard deviations. The last number of a part is derived
-    from the logarithm of the value's number of rows. All numbers are between -1 and 1.
+    difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
+    ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
+    label that is a number, ``d`` is the difference in standard deviations. The last number of a
+    part is the scaled logarithm of the number of rows with the value. All numbers are between -1
+    and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
-    the row's numbers are computed from the rows in the other folds. With 'past', the time of the
-    fitted rows is divided into at most 20 intervals of about equal numbers of rows, and the numbers
-    of a row are computed from the rows in earlier intervals. The numbers for predictions (`apply`)
-    are computed from all rows. `apply` and `apply_training` never learn. So, for one learned state,
-    the numbers depend only on the content of the row.
+    the row's numbers are computed from the rows in the other folds. With 'past', the times of the
+    fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
+    a row are then computed from the rows in earlier intervals. The numbers for predictions
+    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So, for one
+    learned state, the numbers depend only on the content of the row.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.

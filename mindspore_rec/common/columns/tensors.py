@@ -167,7 +167,7 @@ def _check_offsets(specs: Sequence[TensorSpec]) -> None:
 
 
 def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Check the offsets: the inputs that contain the position of each row's first value.
+    """Check the inputs that are offsets, that is, the position of each row's first value.
 
     Args:
         specs: the specs of all inputs.

@@ -280,8 +280,8 @@ class TimeCycle(Feature):
     """Transform times to sine and cosine of a part such as the hour, so that 23:59 is next to 0:00.
 
     Args:
-        column: times, as for `TimePart`. Sine and cosine are 0 if the time is missing.
-        part, unit, format: as for `TimePart`.
+        column: times; see `TimePart`. Sine and cosine are 0 if the time is missing.
+        part, unit, format: see `TimePart`.
 
     Example:
         >>> TimeCycle("time", "hour").apply(pa.array([6 * 3600]), learn=False).round(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of weights and labels for each value and part of the rows, and sums without one part."""
+"""Sums of weights and labels for each pair of a value and a part of the rows."""
 
 from __future__ import annotations
 

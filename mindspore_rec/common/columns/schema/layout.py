@@ -127,16 +127,16 @@ def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
 class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
-    Fields of one table are side by side, first the single keys and then the bags, so that a network
-    looks up the single keys of a table at once. Apart from that, fields have the order of their
-    columns.
+    Fields that use the same table are adjacent, first the fields with one key and then the bags. So
+    a network looks up the single keys of a table at once. Apart from that, fields have the order of
+    their columns.
 
     Columns without a name of a table share a table if they have the same settings. In a shared
     table, different columns have separate rows, because keys are salted with the columns' names.
 
     Args:
         columns: the columns.
-        embedding_dim: number of floats of a row, for columns without own `embedding_dim`.
+        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`.
 
     Attributes:
         fields: the fields, in order.

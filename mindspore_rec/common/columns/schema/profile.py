@@ -155,7 +155,7 @@ def _flat_profile(name: str, values: pa.Array) -> Profile:
 
 
 def _text_profile(made: Profile) -> Profile:
-    """Return the profile of texts; a text that means a missing value has no code."""
+    """Return the profile of texts, in which texts such as 'n/a' count as missing."""
     if not made.distinct:
         return _replaced(made, family="nothing")
     form = form_of_texts(made.values)

@@ -82,7 +82,7 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
     """Return pairs of columns with statistics, if pairs of their values recur.
 
-    A pair says nothing new if one of its columns determines the other.
+    A pair adds no information if one of its columns determines the other.
     """
     entries = [each for each in inferred.entries if each.column.statistics is not None]
     most = sorted(entries, key=lambda each: -each.distinct)[:_MOST_COLUMNS]

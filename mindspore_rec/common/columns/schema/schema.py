@@ -47,8 +47,8 @@ class Schema:
     A batch of rows becomes these arrays:
 
     * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, except histories. A list or text
-      has `length` keys, a time has one key per part, and any other column has one key. Columns of
-      one table are side by side; `fields` lists the places of the columns.
+      has `length` keys, a time has one key per part, and any other column has one key. Columns that
+      use the same table are adjacent; `fields` lists the position of each column.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
@@ -182,7 +182,7 @@ class Schema:
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no column has the keys of a feature; or as for `Schema`.
+            ValueError: no column has the keys of a feature; or an error of `Schema`.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -324,8 +324,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        Columns with `statistics` learn from the rows of `fit` too. This method forgets the rows of
-        `fit`, and leaves the scales of numbers unchanged.
+        Columns with `statistics` learn from the rows of `fit` too. `fit_statistics` forgets the
+        rows of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -391,7 +391,7 @@ class Schema:
                 the rows may lack labels, weight and time. Default: True.
 
         Raises:
-            ValueError: the scales have learned nothing, a column is missing, or has values of the
+            ValueError: the scales have learned nothing, or a column is missing or has values of the
                 wrong type.
 
         Example:
@@ -486,8 +486,8 @@ class Schema:
 
         Returns:
             The arrays by name. For a history that the library collects from rows, the arrays
-            contain the events of the rows. With ``with_label=False``, the arrays contain the
-            history that the rows themselves have as lists; without lists, the history is empty.
+            contain the events of the rows. With ``with_label=False``, the history consists of the
+            lists that the rows contain; if the rows contain no lists, the history is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.

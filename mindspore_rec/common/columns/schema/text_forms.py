@@ -216,7 +216,7 @@ class ListForm:
         separator: text between the values.
         distinct: number of different values.
         longest: number of values of the longest list.
-        usual: number of values that 99 % of the different lists do not exceed.
+        usual: 99th percentile of the number of values of the different lists.
     """
 
     separator: str
@@ -285,7 +285,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return why texts are not read as numbers, such as a unit; None if the cause is unknown.
+    """Return the reason why texts are not numbers, such as 'a unit'; None if it is unknown.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))

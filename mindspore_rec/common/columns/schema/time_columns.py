@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the time of the event: its unit or format, and which column it is."""
+"""Find the column with the time of the event, and the unit or format of its times."""
 
 from __future__ import annotations
 
