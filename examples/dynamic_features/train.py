@@ -120,7 +120,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         admission=CountAdmission(args.threshold),
         eviction=Eviction(max_idle_steps=args.idle),
     )
-    # The two models start untrained, so the comparison leaves out the lifetime of the first values.
+    # The comparison leaves out the lifetime of the first ids, because both models start untrained.
     late = [i for i, point in enumerate(bounded) if point["sample"] > config.life]
     gaps = np.array([unbounded[i]["auc"] - bounded[i]["auc"] for i in late])
     bounded_rows = np.array([bounded[i]["rows"] for i in late])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the example: a process, or several that train together, with automatic restarts."""
+"""Part of the example: one or several processes, which are restarted if one process ends."""
 
 from __future__ import annotations
 

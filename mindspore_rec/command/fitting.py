@@ -80,7 +80,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     """Return an untrained model.
 
     Raises:
-        ValueError: the network has no such setting, or cannot learn from the columns.
+        ValueError: the network lacks a setting of the YAML file, or cannot learn from the columns.
     """
     recipe = {"model": settings.model.name, "settings": dict(settings.model.settings)}
     try:
@@ -123,7 +123,7 @@ def fit(
 
     Raises:
         ValueError: the schedule is 'plateau' and there are no validation rows; or the model does
-            not measure the metric of the early stop; or as for `new_model`.
+            not measure the metric that early stopping monitors; or see `new_model`.
     """
     train = settings.train
     prepare_process(train.seed)
@@ -209,10 +209,10 @@ class _EvaluationsInEpochs(EvalCallback):
 
 
 def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -> list[Any]:
-    """Return the callbacks that evaluate, and end the training early.
+    """Return the callbacks for evaluation and early stopping.
 
     Raises:
-        ValueError: the model does not measure the metric of the early stop.
+        ValueError: the model does not measure the metric that early stopping monitors.
     """
     train = settings.train
     evaluation = _EvaluationsInEpochs(model, valid, steps, train.evaluations)

@@ -101,7 +101,7 @@ def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
 
 
 def _arrow_types(kafka: KafkaSettings) -> pa.Schema | None:
-    """Return the columns and types of messages, or None if they follow from the schema."""
+    """Return the Arrow types of messages; None if the YAML file sets no types."""
     if not kafka.types:
         return None
     fields = []

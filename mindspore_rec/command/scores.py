@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write predictions beside columns of the rows, as Parquet or CSV, in bounded memory."""
+"""Write columns of the rows and their predictions as Parquet or CSV, in bounded memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ScoreWriter:
     """Writer of record batches with equal columns.
 
     Args:
-        path: file that is written; the ending decides its format.
+        path: file that is written; the ending of its name decides the format.
     """
 
     def __init__(self, path: Path) -> None:

@@ -37,7 +37,7 @@ class Asked:
         directory: folder whose disk is measured. Default: the present folder.
         kafka: address of a Kafka broker, `host:port`. Default: None, which means that no broker is
             probed.
-        seconds: time limit for each item whose own limit is shorter. Default: 0.
+        seconds: least time limit of an item; an item's own limit may be longer. Default: 0.
     """
 
     directory: str = "."

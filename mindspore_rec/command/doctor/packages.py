@@ -98,7 +98,7 @@ def _line(requirements: Sequence[str], feature: str, install: str) -> Line:
 
 
 def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each package of requirements with its bounds. Packages in brackets have no bounds.
+    """Yield each required package and the bounds of its version; '' for a package in brackets.
 
     Example:
         >>> list(_packages(["redis[hiredis]>=5.1,<9"]))

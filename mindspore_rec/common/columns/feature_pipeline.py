@@ -132,7 +132,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def _on_threads(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        """Return the results of calls, like `map`. After an error, no call is still running."""
+        """Return the results of calls, like `map`. Errors are raised after all calls have ended."""
         assert self._pool is not None
         made = [self._pool.submit(function, *each) for each in zip(*arguments, strict=True)]
         wait(made)

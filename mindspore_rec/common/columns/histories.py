@@ -124,7 +124,7 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # A reader infers numbers for a column of texts if each row has only one value.
+            # If each row of a column of texts has only one value, a reader may infer numbers.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)
@@ -251,7 +251,7 @@ def kept_values(
 
 
 def ragged(values: Any, offsets: Any) -> pa.Array:
-    """Return lists of any length as one column, for a data frame of Arrow or a dict of columns.
+    """Return lists of any length as one Arrow array, for a data frame or a dict of columns.
 
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.

@@ -229,8 +229,8 @@ class EventState:
     network trains on the batch.
 
     Args:
-        feature: the events and the lengths of histories.
-        table: a table with a row per user.
+        feature: the `KeptEvents`, with the length of the histories. table: a table with a row per
+        user.
     """
 
     def __init__(self, feature: KeptEvents, table: Any) -> None:
@@ -333,21 +333,21 @@ def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
 
 
 def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
-    """Return rows in the layout of histories that are twice as long."""
+    """Return rows in the layout for histories of twice the length."""
     made = np.zeros((len(rows), row_floats(2 * feature.length, len(feature.stored))), np.float32)
     made[:, : rows.shape[1]] = rows
     return made
 
 
 class EventLog:
-    """All events of rows of a file, to find the histories of the rows in any order.
+    """All events of a file's rows, for finding the histories of the rows in any order.
 
-    An event takes at most 48 bytes, plus 8 bytes per value. A user takes 16 bytes. Making the log
-    needs further memory for sorting.
+    The log takes at most 48 bytes of memory per event, 8 bytes per value of an event, and 16 bytes
+    per user. Making the log needs further memory for sorting.
 
     Args:
-        feature: the events and the lengths of histories.
-        events: events of all rows, in the order of the rows; see `KeptEvents`.
+        feature: the `KeptEvents`, with the length of the histories. events: events of all rows, in
+        the order of the rows; see `KeptEvents`.
         state: events of earlier data. An event that is also in `events`, with the same user, time
             and values, counts once. Default: None.
     """
@@ -375,7 +375,8 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, its session's first event. A session ends at a pause that is too long.
+        # For each event, the first event of the event's session. A pause of more than
+        # `idle_seconds` ends a session.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):
@@ -385,7 +386,7 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """In a state, replace the events of the users of this log.
+        """Write the events of this log's users to a state, in place of the users' events there.
 
         Writing the log of the same rows again does not change the state.
         """

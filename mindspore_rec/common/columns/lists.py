@@ -163,6 +163,6 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Return single values as texts. A reader infers texts for a column such as '7' and '8|9' only
-    if one of the rows has several values."""
+    """Return single values as texts. If no row of a column such as '7' and '8|9' has several
+    values, a reader may infer numbers."""
     return as_categories(values, "text")

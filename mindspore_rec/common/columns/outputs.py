@@ -80,7 +80,7 @@ class Output(ABC):
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
-        """Return an output for rows that contain the histories, in place of events."""
+        """Return an output that reads histories from the rows, in place of collected events."""
         return self
 
     def make_all(
@@ -266,7 +266,7 @@ def _of_fixed_size(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return lists of one length as fixed-size lists, other columns unchanged.
 
     Raises:
-        ValueError: lists are missing, or have several lengths.
+        ValueError: lists are missing or differ in length.
     """
     column = values_array(f"column {name!r} must", column)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):

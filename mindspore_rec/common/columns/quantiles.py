@@ -242,7 +242,7 @@ class MixedScale(QuantileScale):
 
 
 class QuantileBucket(QuantileScale):
-    """Transform numbers to keys of their buckets between quantiles: a `QuantileScale` for tables.
+    """Transform each number to the key of its bucket, an interval between two quantiles.
 
     Args: see `QuantileScale`.
 

@@ -92,7 +92,7 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scale to ``log(1 + max(x, 0))``, optionally scaled to [0, 1] by the range so far.
+    """Take ``log(1 + max(x, 0))``, and optionally scale the logarithms to [0, 1] by their range.
 
     Args:
         column: numbers, for example counts.

@@ -178,7 +178,7 @@ class TargetStatistics(JointFeature):
                 )
 
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
-        """Learn from further rows. All rows count only after the next call of `settle`.
+        """Learn from further rows. The statistics include the rows only after a call of `settle`.
 
         The intervals of time do not change.
 

@@ -56,9 +56,9 @@ class TensorSpec:
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
         offsets: name of another input, of shape [-1], that contains the position of each row's
-            first value. Offsets are needed if rows have different numbers of values. With offsets,
-            the first dimension counts the values of all rows. Default: None, which means that the
-            first dimension counts rows.
+            first value. Offsets are needed if rows have different numbers of values. If an input
+            has offsets, its first dimension counts the values of all rows. Default: None, which
+            means that the first dimension counts rows.
 
     Raises:
         ValueError: the datatype is unknown, the shape is empty, or a size is below -1.

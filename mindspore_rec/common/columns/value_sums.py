@@ -43,7 +43,7 @@ class ValueSums:
 
     @classmethod
     def of(cls, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> ValueSums:
-        """Return the sums of rows.
+        """Return the sums over rows.
 
         Args:
             keys: key of each row, int64 ``[B]``.

@@ -77,7 +77,7 @@ def next_items(
             events.
 
     Raises:
-        ValueError: the arrays are not of one length, a time is NaN, NaT or unreadable, ``least`` is
+        ValueError: the arrays differ in length, a time is NaN, NaT or unreadable, ``least`` is
             below 0, or ``most`` is below 1.
 
     Examples:

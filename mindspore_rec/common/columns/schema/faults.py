@@ -27,7 +27,7 @@ __all__ = ["Fault", "faults_of", "missing_column"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows in which a column has a value that it cannot have.
+    """Rows in which a column has an illegal value.
 
     Args:
         column: name of the column.

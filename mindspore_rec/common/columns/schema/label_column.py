@@ -31,8 +31,9 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     Args:
         label: profile of the label.
         asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
-            None, which means that `positive` and `binary` are inferred. Of two values, a word such
-            as 'yes' counts as 1, or else the greater number or the rarer text.
+            None, which means that `positive` and `binary` are inferred. If a label has two values,
+            the value that counts as 1 is a word such as 'yes', else the greater number or the rarer
+            text.
 
     Returns:
         The column, float64 values ``[rows]``, and a sentence.

@@ -78,8 +78,9 @@ class TableGroup:
     Args:
         name: name of the table; None for a table whose columns name no table.
         embedding_dim: number of floats of a row.
-        admission: number of occurrences at which a key gets a row, or None.
-        eviction: number of seconds of event time without the key until its row is evicted, or None.
+        admission: number of occurrences at which a key gets a row; None for the first occurrence.
+        eviction: number of seconds of event time without a key, after which the key's row is
+            evicted; None if no row is evicted.
         fields: indexes of the fields whose keys have rows in the table.
         histories: names of the columns of histories.
     """
@@ -236,7 +237,7 @@ def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, 
     """Return the columns that a cross reads, each with its part of the time, or None.
 
     Args:
-        column: a column of any kind; only a cross reads other columns.
+        column: any column. The result is empty if the column is not a cross.
         columns: all columns.
 
     Raises:

@@ -27,8 +27,9 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
     half are ordered by these means. A value that occurs only in one half has the mean label of all
     rows. So ids that differ from row to row tell nothing, although each id occurs with one label
     only. If at least half of the rows have a value that occurs in both halves, such as an invoice's
-    number, a second AUC is computed from these rows alone, and the greater AUC is used. Numbers are
-    also compared by their order and by intervals, and a missing value is a value like any other.
+    number, a second AUC is computed from these rows alone, and the greater AUC is used. For a
+    column of numbers, the order of the numbers and intervals of numbers are tested too. A missing
+    value counts as a value.
 
     Args:
         column: profile of the column.
@@ -65,8 +66,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    With fewer than 20 rows, or if most values occur once, the result is False: such columns are
-    alike by chance.
+    With fewer than 20 rows, or if most values occur once, the result is False, because the columns
+    may then agree by chance.
 
     Example:
         >>> import pyarrow as pa

@@ -174,11 +174,11 @@ class Schema:
         further.
 
         Args:
-            specs: the features. Their columns must have names and one value per row.
+            specs: the features. The column of each feature must have a name and one value per row.
             columns: further columns, such as the label and numbers, which FeatureSpec objects do
                 not describe.
-            embedding_dim: number of floats of a row, which FeatureSpec objects do not
-                have. Default: 16.
+            embedding_dim: number of floats of a table's row; FeatureSpec objects do not contain
+                this number. Default: 16.
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
@@ -282,7 +282,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict, for histories that the library collects from rows.
+        """Columns that rows to predict may contain, for histories that the library collects.
 
         The columns are the user and the time, by which a history is looked up, and the history
         itself.
@@ -324,8 +324,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        Columns with `statistics` learn from the rows of `fit` too. `fit_statistics` forgets the
-        rows of `fit`, and leaves the scales of numbers unchanged.
+        The method `fit` lets columns with `statistics` learn too. `fit_statistics` forgets the rows
+        of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -524,7 +524,7 @@ class Schema:
         return made
 
     def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
-        """Return the values of a batch that its columns cannot have, at most one Fault per column.
+        """Return the illegal values of a batch, at most one Fault per column.
 
         Args:
             rows: the batch.
@@ -546,8 +546,8 @@ class Schema:
             first_row: number of the first row in the data, for messages. Default: 0.
 
         Raises:
-            ValueError: a column is missing, or has a value that it cannot have. The message names
-                column, row and value.
+            ValueError: a column is missing, or has an illegal value. The message names column, row
+                and value.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
