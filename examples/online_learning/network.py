@@ -50,7 +50,7 @@ def online_loss() -> nn.Cell:
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Return Adagrad: a key's first events change its row more than its later events do.
+    """Return Adagrad: a key's first events change the key's row more than later events.
 
     The default learning rates are for a model that starts untrained.
 

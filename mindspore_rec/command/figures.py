@@ -139,7 +139,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Return predicted and observed rate by ranges of the prediction with about equal row counts.
+    """Return predicted and observed rates for ranges of predictions with about equally many rows.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a network on the rows of a YAML file, with evaluations, early stop and checkpoints."""
+"""Train a network on the rows of a YAML file, with evaluation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def checkpoint_at(
 def schedule(
     train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
 ) -> list[RateSchedule]:
-    """Return the schedule of the learning rate, for epochs of `steps` steps, with further cuts.
+    """Return the schedule of the learning rate for epochs of `steps` steps, with `cuts` added.
 
     Example:
         >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]
@@ -171,7 +171,7 @@ def schedule(
 
 
 def averages(train: TrainSettings, model: RecModel) -> list[WeightAverage]:
-    """Return the callback that averages the weights, if the settings have a decay."""
+    """Return the callback that averages the weights, if the setting `ema` is a number."""
     return [] if train.ema is None else [WeightAverage(model, train.ema)]
 
 

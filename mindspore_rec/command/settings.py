@@ -38,13 +38,13 @@ class KafkaSettings:
     Args:
         servers: addresses of brokers, as in 'localhost:9092'.
         topic: name of the topic.
-        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
-            Default: 'arrow'.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
+            of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
         sample: file with rows, from which the scales of numbers are computed before the training.
-            Needed if there are numbers.
+            Required if the columns include numbers.
         dead_letters: topic for messages that cannot be read. Default: none, which means that the
             first unreadable message ends the training.
     """
@@ -168,10 +168,10 @@ class TrainSettings:
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: evaluations in an epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
-        schedule: 'constant' rate; 'cosine', the rate falls by half a cosine wave to 0 at the last
-            epoch's end; or 'plateau', the first early stop returns to the best weights, divides the
-            rate by 5 and continues, and the second early stop ends the training. Default:
-            'constant'.
+        schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
+            rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
+            first early stop returns to the best weights, divides the rate by 5 and continues; the
+            second early stop ends the training. Default: 'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
         order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
@@ -247,7 +247,7 @@ class Settings:
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: form of the text, if the source is CSV.
         bad_rows: treatment of rows that cannot be read.
-        sample: thinning of the training rows. Default: none.
+        sample: settings that thin the training rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.
         train: the training.

@@ -87,7 +87,7 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _check_topic(train: TrainSettings) -> None:
-    """Check that every setting that is set has a meaning for a topic."""
+    """Check that all settings of the YAML file apply to a topic."""
     if train.workers > 1:
         raise ValueError("'train.workers' must be 1 for a topic")
     if names := train.only_for_files:

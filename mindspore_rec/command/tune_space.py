@@ -49,7 +49,7 @@ def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any
 
 
 def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial, by their places in the YAML file.
+    """Return a dict from places in the YAML file to the values of a trial.
 
     Args:
         trial: the trial.

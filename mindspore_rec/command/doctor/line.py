@@ -53,7 +53,7 @@ class Line:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
         remedy: what to do, in one sentence. Default: "", which means nothing.
-        figures: numbers and names behind the line, for `--json`.
+        figures: numbers and names that the line summarizes, for `--json`.
     """
 
     state: str

@@ -42,11 +42,11 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for all uses. The uses are tables
-    (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
-    feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
-    transforms have learned. Calling the pipeline updates its statistics; calling `apply` does not.
-    `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
+    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
+    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
+    the `Predictor`. The pipeline's state is the statistics that its transforms have learned.
+    Calling the pipeline updates its statistics; calling `apply` does not. `TargetStatistics` learn
+    only by `fit`, `fit_statistics` and `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
@@ -357,7 +357,7 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline; its first array is a new array with the rows' times.
+        """Return a copy of this pipeline with a further first array that contains the rows' times.
 
         A feature worker sends the arrays of the copy. The copy shares its learned state with this
         pipeline.
@@ -398,7 +398,7 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The members that make the events for each `KeptHistoryColumn`, one member per history."""
+        """The features that make the events of the `KeptHistoryColumn` objects, one per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
@@ -637,7 +637,7 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
 
 
 def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
-    """Return the columns that a member reads to predict."""
+    """Return the columns that a feature reads to predict."""
     return (member.column,) if isinstance(member, FeatureSpec) else member.columns
 
 

@@ -67,8 +67,8 @@ class FeatureSpec:
             datetime64. A timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, 1 to 2**31 - 1. Default: any number.
         faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
-            admission and for eviction by frequency, 1 to 2**20. Rec SDK calls the weight the
-            coefficient of "feature admission and eviction". Default: 1.
+            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, "faae" stands for
+            "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`; for a timestamp, `Times`. The transform names the column, so
             `index_key` must be left out. Default: integers are their own keys, and strings are

@@ -259,7 +259,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists, which shares the memory of int64 offsets and of numbers.
+        Arrow array of B lists, which shares memory with `offsets` of type int64 and with `values`
+        that are numbers.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.

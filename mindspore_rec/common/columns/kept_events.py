@@ -92,8 +92,8 @@ class KeptEvents(JointFeature):
         user: transform of the user to a key.
         time: transform of the time to seconds.
         values: a transform for each value of an event; None for a value that is the event's time.
-        history: length of the histories, and transforms of lists of values, for rows that contain
-            their own history.
+        history: the `History`: the greatest length, and transforms for rows that contain their
+            history as lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,

@@ -58,12 +58,12 @@ class Output(ABC):
 
     @property
     def specs(self) -> list[FeatureSpec]:
-        """Members that are FeatureSpec objects, each with a table."""
+        """Features that are FeatureSpec objects, each with a table."""
         return [each for each in self.members if isinstance(each, FeatureSpec)]
 
     @property
     def transforms(self) -> list[Feature | None]:
-        """The transform of each member; None for a FeatureSpec without a transform."""
+        """The transform of each feature; None for a FeatureSpec without a transform."""
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
 
     @property
@@ -126,7 +126,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads a history's lists, if the only member is `KeptEvents`."""
+        """Return an output that reads a history's lists, if the only feature is `KeptEvents`."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -314,7 +314,7 @@ def is_single(column: Any) -> bool:
 
 
 def column_of(member: Member, rows: BatchRows) -> str:
-    """Return the name of a member's column in a batch.
+    """Return the name of a feature's column in a batch.
 
     Raises:
         ValueError: the batch lacks the column, or the feature refers to a column by place but the
@@ -332,10 +332,10 @@ def column_of(member: Member, rows: BatchRows) -> str:
 
 
 def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[str]:
-    """Return the names of all columns in a batch that a member reads.
+    """Return the names of all columns in a batch that a feature reads.
 
     Args:
-        member: the member.
+        member: the feature.
         rows: the batch.
         training: True if a network trains on the rows. Default: False.
 
@@ -349,7 +349,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return the argument of the method `fit` of a member's transform."""
+    """Return the argument of the method `fit` of a feature's transform."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))
@@ -399,7 +399,7 @@ def _row_count(member: Member, rows: BatchRows) -> int:
 def _values(
     output: str, member: Member, rows: BatchRows, learn: bool, training: bool
 ) -> np.ndarray:
-    """Return values ``[B]`` or ``[B, width]`` of a member whose column has one value per row."""
+    """Return values ``[B]`` or ``[B, width]`` of a feature whose column has one value per row."""
     if isinstance(member, FeatureSpec):
         keys = _spec_keys(member, rows, learn)
         if keys.size != len(keys):

@@ -12,8 +12,8 @@ __all__ = ["ValueSums"]
 class ValueSums:
     """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
 
-    An object never changes. For sums without one part, the other parts are added up. The part is
-    not subtracted from the total, so the part does not affect the sums even by rounding.
+    An object never changes. To leave out one part, the other parts are added up: the part is not
+    subtracted from the total, so it does not affect the sums even by rounding.
 
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.
@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: values with a smaller first sum are ignored.
+            least: least first sum of a value that is counted.
         """
         if not len(self.values):
             return 0.0
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair, the sums of the other pairs of its value."""
+        """Return, for each pair, the sums over the other pairs with the same value."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)

@@ -179,7 +179,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker whose windows are read; workers that divide rows read all windows."""
+        """The worker that reads a share of the windows: the only worker if workers divide rows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:

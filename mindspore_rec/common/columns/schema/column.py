@@ -223,10 +223,10 @@ class CategoryColumn(Column):
         name, table, embedding_dim, admission, eviction, statistics: see `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
-            `Schema.fit` sets the type of the training rows. Until then '7' and 7 are different
-            categories. 'key' is for tables of earlier programs: whole numbers are their own keys,
-            as in a `FeatureSpec` without a transform, and no number may be missing; texts have the
-            same keys as by default.
+            `Schema.fit` sets the type of the training rows. Before `Schema.fit`, '7' and 7 are
+            different categories. 'key' is for tables of earlier programs: whole numbers are their
+            own keys, as in a `FeatureSpec` without a transform, and no number may be missing; texts
+            have the same keys as by default.
         group: True if the column's values are also the groups of the metric `gauc`. Default: False.
         dropout: see `Column`.
 
@@ -475,9 +475,9 @@ class KeptHistoryColumn(Column):
 
     Args:
         name: name of the history.
-        of: name of the column, or names of the columns, from which an event takes its values. A
-            column is of kind 'category' or 'integer', whose values have rows in the table of the
-            column; 'time', in seconds since 1970; or 'number', not scaled.
+        of: name of the column, or names of the columns, from which an event takes its values. Each
+            column is of kind 'category' or 'integer' (the values have rows in the column's table),
+            'time' (in seconds since 1970) or 'number' (not scaled).
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row

@@ -42,7 +42,7 @@ class Fault:
     expected: str
 
     def sentence(self, row: int | None = None) -> str:
-        """Return, for an error message, what the value is and what it must be.
+        """Return the part of an error message that names the value and says what is legal.
 
         Args:
             row: number of the first row in the data. Default: the row's index in the batch.

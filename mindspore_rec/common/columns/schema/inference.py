@@ -306,7 +306,7 @@ def _weight(weight: Profile) -> Choice:
 
 
 def _ignore_copies(draft: _Draft, table: pa.Table) -> None:
-    """Ignore features that are equal to an earlier feature in every row."""
+    """Ignore columns that are equal to an earlier column in every row."""
     first: dict[tuple[str, int, int], list[str]] = {}
     for each in draft.left():
         if each.distinct < 2 or each.lengths is not None:

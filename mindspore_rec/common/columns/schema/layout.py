@@ -132,8 +132,8 @@ class Layout:
     a network looks up the single keys of a table at once. Apart from that, fields have the order of
     their columns.
 
-    Columns without a name of a table share a table if they have the same settings. In a shared
-    table, different columns have separate rows, because keys are salted with the columns' names.
+    Columns that name no table share a table if they have the same settings. In a shared table,
+    different columns have separate rows, because keys are salted with the columns' names.
 
     Args:
         columns: the columns.
@@ -234,14 +234,14 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return the columns that a cross reads, each with its part of the time, or None.
+    """Return the columns that a cross reads, each with a part of the time or None.
 
     Args:
         column: any column. The result is empty if the column is not a cross.
         columns: all columns.
 
     Raises:
-        ValueError: there is no such column, or it cannot be crossed.
+        ValueError: a column of the cross is missing or cannot be crossed.
     """
     by_name = {each.name: each for each in columns}
     others: list[tuple[Column, str | None]] = []

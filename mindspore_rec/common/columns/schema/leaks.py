@@ -21,15 +21,15 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return how a column decides the label, as the end of a sentence; None if it does not.
+    """Return the end of a sentence that says how a column decides the label; None if not.
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
-    rows. So ids that differ from row to row tell nothing, although each id occurs with one label
-    only. If at least half of the rows have a value that occurs in both halves, such as an invoice's
-    number, a second AUC is computed from these rows alone, and the greater AUC is used. For a
-    column of numbers, the order of the numbers and intervals of numbers are tested too. A missing
-    value counts as a value.
+    rows. So a column of unique ids is not a leak, although each id occurs with only one label. If
+    at least half of the rows have a value that occurs in both halves, such as an invoice's number,
+    a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
+    numbers, the order of the numbers and intervals of numbers are tested too. A missing value
+    counts as a value.
 
     Args:
         column: profile of the column.

@@ -55,20 +55,20 @@ class Schema:
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
       offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
-      `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user, and the
-      values. During training, the arrays of a history replace this array.
+    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
+      from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
+      and the values. During training, the arrays of a history replace this array.
     * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
     * ``label`` float32 ``[B, T]``: the labels of all tasks; left out without labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if the scales have learned nothing. Neither training nor prediction changes a schema
-    afterwards.
+    `fit` if the scales have learned nothing. After `fit`, neither training nor prediction changes a
+    schema.
 
     Args:
         columns: the columns. The values of at least one column that is not a history must have rows
             in a table.
-        embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
+        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
     Attributes:
@@ -235,7 +235,7 @@ class Schema:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns that the network reads, crosses among them."""
+        """The columns that the network reads, including crosses."""
         return tuple(each for each in self.columns if each.is_read)
 
     @property
