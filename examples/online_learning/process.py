@@ -24,7 +24,7 @@ SOON = 20.0  # seconds
 
 
 class Part:
-    """Process of one part of the example, restarted when it ends.
+    """Process of one part of the example, with automatic restarts.
 
     Args:
         name: name of the script.

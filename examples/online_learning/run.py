@@ -143,8 +143,9 @@ def check_channel(brokers: str, workers: int) -> None:
 
     Raises:
         RuntimeError: the channel belongs to a run with a different number of workers. The earlier
-            run cannot continue with this number of workers. The run's batches depended on time, and
-            its stream positions are valid only for its own partitions.
+            run cannot continue with this number of workers. The batches of the earlier run depended
+            on time, and the run's positions in the stream are valid only for the same number of
+            partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

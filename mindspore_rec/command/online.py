@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train on a topic: deltas for predictors, and metrics of each batch before its step."""
+"""Train on a topic: write deltas for predictors, and evaluate each batch before its step."""
 
 from __future__ import annotations
 

@@ -105,9 +105,8 @@ class RunFolder:
         """Make the directory for a training, and lock it until this process ends.
 
         Raises:
-            ValueError: a training has written to the directory, and neither `resume` nor
-                `overwrite` is set; there is nothing to resume; or another process trains in the
-                directory.
+            ValueError: the directory contains a training although neither `resume` nor `overwrite`
+                is set, there is no training to resume, or another process trains in the directory.
         """
         if self.path.is_dir():
             self._take_lock()

@@ -178,10 +178,10 @@ class TrainSettings:
             successive batches are shuffled. Default: 'random'.
         ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
             saved model use. Default: none.
-        refit: True trains anew on training and validation rows together, with the passes and the
-            learning rates that led to the best weights. Default: false.
-        checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
-            0. Default: 300.
+        refit: True trains a new model on training and validation rows together, with the passes and
+            the learning rates that led to the best weights. Default: false.
+        checkpoint_seconds: seconds between two checkpoints, above 0. `--resume` continues from the
+            newest checkpoint. Default: 300.
         delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
     """
 
@@ -221,7 +221,7 @@ class TrainSettings:
 
     @property
     def stopping(self) -> EarlyStoppingSettings | None:
-        """Settings of the early stop, with its patience; None if all epochs are trained."""
+        """Settings of early stopping; None if all epochs are trained."""
         if self.early_stopping is False:
             return None
         stopping = EarlyStoppingSettings() if self.early_stopping is True else self.early_stopping
@@ -230,7 +230,7 @@ class TrainSettings:
 
     @property
     def only_for_files(self) -> list[str]:
-        """Names of the settings that are set and have no meaning for a topic."""
+        """Names of the settings in the YAML file that do not apply to a topic."""
         usual = TrainSettings()
         names = ("schedule", "warm_up", "order", "ema", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
@@ -269,7 +269,7 @@ class Settings:
             raise SettingsError("'columns' must name at least a label and a column to learn from")
 
     def with_train(self, **changes: Any) -> Settings:
-        """Return the settings with changes of `train`; a change to None changes nothing."""
+        """Return the settings with new values in `train`; None leaves a setting unchanged."""
         set_values = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, train=dataclasses.replace(self.train, **set_values))
 
@@ -356,7 +356,7 @@ def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
 
 
 def _beside(folder: Path, paths: Any) -> Any:
-    """Return paths as seen from the present directory; URLs and shares stay as they are."""
+    """Return paths relative to the present directory; URLs and network shares do not change."""
     if isinstance(paths, tuple):
         return tuple(_beside(folder, each) for each in paths)
     if not isinstance(paths, str) or "://" in paths:

@@ -309,7 +309,7 @@ def _refit_summary(figures: dict[str, Any]) -> str:
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Return the test metrics of a linear model; a short run is extended to up to 30 epochs."""
+    """Return the test metrics of a linear model, trained for more epochs if epochs are short."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.models.logistic_regression import LogisticRegression
 

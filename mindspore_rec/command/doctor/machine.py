@@ -95,7 +95,7 @@ def cpu_field(name: str) -> str:
 
 
 def cpu_flags() -> list[str]:
-    """Return the features of the processor, in the order of the alphabet."""
+    """Return the features of the processor, in alphabetical order."""
     # The name of the field depends on the processor. Under an emulator, the file may describe the
     # host.
     return sorted(cpu_field("flags" if platform.machine() == "x86_64" else "Features").split())

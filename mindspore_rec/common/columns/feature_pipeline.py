@@ -486,7 +486,7 @@ class FeaturePipeline:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:
-        """Let the `TargetStatistics` learn what other pipelines learned, and forget their own rows.
+        """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
             states: states of other pipelines. Each other pipeline first got the time intervals of
@@ -642,7 +642,7 @@ def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each member, or a list of columns if the member reads several."""
+    """Return the column of each feature, or a list of columns for a feature that reads several."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 

@@ -212,9 +212,9 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
     Raises:
         TypeError: `specs` is of an unsupported type.
-        ValueError: there is no feature that is not a timestamp, two features have the same name,
-            two features are timestamps, two features of a table have different thresholds, or a
-            table evicts by age and no feature is the timestamp.
+        ValueError: there are no features or all features are timestamps, two features have the same
+            name, two features are timestamps, two features of a table have different thresholds, or
+            a table evicts by age and no feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])

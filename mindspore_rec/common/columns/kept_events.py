@@ -154,7 +154,7 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return rows that ask for the histories of users, and are not events themselves.
+        """Return an array that requests the histories of users, in which no row is an event.
 
         Args:
             users: values of the user's column, ``[B]``.

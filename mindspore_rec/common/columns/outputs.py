@@ -263,7 +263,7 @@ def _check_lengths(
 
 
 def _of_fixed_size(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return lists of one length as fixed-size lists, other columns unchanged.
+    """Return lists of equal length as fixed-size lists, and any other column unchanged.
 
     Raises:
         ValueError: lists are missing or differ in length.

@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
+        """Return, for each pair, the sums over the pair and the value's earlier pairs in `order`.
 
         If `order` ascends, a pair's sums include the earlier parts; if not, the later parts.
         """

@@ -49,8 +49,8 @@ def infer_schema(
 
     Raises:
         FileNotFoundError: there is no such file.
-        TypeError, ValueError: see `read`; a name is unknown or given twice, or the sample cannot
-            be learned from. The message names the column and the remedy.
+        TypeError, ValueError: see `read`; a name is unknown or given twice, or the sample is
+            unsuitable for training. The message names the column and the remedy.
 
     Example:
         >>> import pandas as pd

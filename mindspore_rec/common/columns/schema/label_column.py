@@ -36,12 +36,13 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
             text.
 
     Returns:
-        The column, float64 values ``[rows]``, and a sentence.
+        The label's column, the labels as float64 ``[rows]``, and a sentence that explains the
+        choice.
 
     Raises:
         ValueError: a label is missing, infinite, or of a type that cannot be a label; all labels
-            are equal; no label is `positive`; or nobody says which value counts as 1, although
-            there are more than two texts or 3 to 20 numbers.
+            are equal; no label is `positive`; or there are more than two texts or 3 to 20 numbers,
+            and neither `positive` nor `binary` is set.
 
     Example:
         >>> import pyarrow as pa

@@ -36,7 +36,8 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     labels of a part of the rows from the statistics: one model without the pair, and one model with
     the pair. The pair is proposed if the model with the pair explains at least one percentage point
     more of the labels of the other rows. If the schema has a column of times, the other rows are
-    the later rows. At most two pairs are proposed, and no pair from fewer than 1,000 rows.
+    the later rows. At most two pairs are proposed. If there are fewer than 1,000 rows, no pair is
+    proposed.
 
     Args:
         inferred: the proposal.

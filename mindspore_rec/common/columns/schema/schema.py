@@ -46,9 +46,10 @@ class Schema:
 
     A batch of rows becomes these arrays:
 
-    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, except histories. A list or text
-      has `length` keys, a time has one key per part, and any other column has one key. Columns that
-      use the same table are adjacent; `fields` lists the position of each column.
+    * ``ids`` int64 ``[B, K]``: the keys of all columns whose values have rows in a table, except
+      histories. A list or text has `length` keys, a time has one key per part, and any other column
+      has one key. Columns that use the same table are adjacent; `fields` lists the position of each
+      column.
     * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
       without numbers and statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
@@ -586,7 +587,7 @@ class Schema:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state is of other columns. After an error, the
+            TypeError, ValueError, KeyError: the state belongs to other columns. After an error, the
                 schema is unchanged.
         """
         self.pipeline.load_state_dict(state)
