@@ -174,7 +174,7 @@ def rows_to_predict(
         settings: settings of the YAML file.
         schema: description of the rows.
         keep: names of further columns.
-        must_keep: True if a source that lacks a column of `keep` is an error.
+        must_keep: True to raise an error if the source lacks a column of `keep`.
 
     Raises:
         ValueError: a column is missing.

@@ -164,7 +164,7 @@ class TrainSettings:
         batch_size: number of rows of a step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
         table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
-        seed: seed of first values, dropout and order of rows. Default: 0.
+        seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: evaluations in an epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
@@ -349,7 +349,7 @@ def _source_beside(folder: Path, source: Any) -> Any:
 
 
 def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
-    """Return the network with the path of its file, if it is in a file."""
+    """Return the network's settings; a network in a file is named with the file's path."""
     if ".py:" not in model.name:
         return model
     return dataclasses.replace(model, name=str(folder / model.name))

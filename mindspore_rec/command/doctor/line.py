@@ -73,5 +73,5 @@ class Line:
 
 
 def has_training() -> bool:
-    """Return True if this installation trains; the wheel `mindspore_rec_serving` only serves."""
+    """Return True if this installation can train: the wheel `mindspore_rec_serving` cannot."""
     return (PACKAGE / "train").is_dir()

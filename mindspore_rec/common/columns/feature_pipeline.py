@@ -489,9 +489,9 @@ class FeaturePipeline:
         """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
-            states: states of other pipelines. Each other pipeline first got the time intervals of
-                this pipeline by `fit` or `load_state_dict`, and then read a part of the rows by
-                `fit_statistics`.
+            states: states of other pipelines. Each of these pipelines must first get the time
+                intervals of this pipeline, by `fit` or `load_state_dict`, and then learn from a
+                part of the rows by `fit_statistics`.
 
         Returns:
             This object.

@@ -110,7 +110,7 @@ def bool_of(column: str | int, positive: Any) -> bool:
     """Return the bool that a `positive` value means for a column of bools.
 
     Raises:
-        ValueError: the value means no bool.
+        ValueError: the value does not mean True or False.
 
     Example:
         >>> bool_of("bought", "True"), bool_of("bought", 0)

@@ -175,7 +175,8 @@ class RaggedOutput(Output):
     Args:
         name: name of the offsets.
         history: columns of the history, and the greatest number of events of a row.
-        names: names of the arrays with values. Default: by the columns, as `values_name`.
+        names: names of the arrays with values. Default: the names that `values_name` gives the
+            columns.
         are_lists: True to make one column of lists for each column of the history, without offsets.
             Default: False.
     """

@@ -55,8 +55,8 @@ class TargetStatistics(JointFeature):
         labels: transforms of the labels: `Label` for a label with two values; a transform to a
             number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
-            `others` must read a column that the part does not read. With 'past', the transform
-            `Times`.
+            `others` must read a column that the part does not read. With 'past', a `Times`
+            transform of the rows' times.
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, which means that each row counts
             once.
@@ -201,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. So new rows are merged only when
-        # there are as many new rows as rows in the result.
+        # The time of a merge grows with the size of the result. So new sums are merged only when
+        # they are more than the merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 

@@ -30,8 +30,8 @@ class ArrowBatches(BatchSource):
 
     Args:
         selection: columns and rows.
-        batch_size: rows of a batch; if several workers divide the rows, rows of all workers'
-            batches together.
+        batch_size: number of rows of a batch. If several workers divide the rows, the batches of
+            all workers together have this number of rows.
         order: order of the rows, such as an `Order`.
         threads: number of threads that decode rows.
         divide: "rows" or "windows": workers divide the rows of each batch, or the windows of a

@@ -110,7 +110,7 @@ class DataParts:
     def check_unchanged(self) -> None:
         """Raise a ValueError if a file has changed since the first call.
 
-        The order and the places of rows were computed from the files when they were opened.
+        The order and the positions of rows were computed when the files were opened.
         """
         with ThreadPoolExecutor(_OPENERS) as pool:
             stamps = list(pool.map(DataFile.stamp, self._files))

@@ -45,8 +45,8 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a class with the options of the kind. An option that the kind lacks has
-    the value None, False or () here; `binary` then is True.
+    Each kind of column is a class with the options of the kind. In this base class, an option that
+    a kind lacks is None, False or (); only `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
@@ -66,7 +66,7 @@ class Column:
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
             column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
             training row are computed from other rows. With 'past', the statistics are computed from
-            earlier rows, and the schema needs a time. None for no statistics.
+            earlier rows, and the schema needs a column of times. None for no statistics.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories kept from rows, as the columns of histories that a network reads."""
+"""Replace histories that the library collects by the columns that a network reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def expanded(columns: Sequence[Column]) -> tuple[Column, ...]:
 
     Raises:
         ValueError: a `KeptHistoryColumn` refers to a column that is missing or of another kind,
-            there is no time, or a user's row is too long.
+            there is no column of times, or a user's row is too long.
     """
     by_name = {each.name: each for each in columns}
     made: list[Column] = []

@@ -129,8 +129,8 @@ class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
     Fields that use the same table are adjacent, first the fields with one key and then the bags. So
-    a network looks up the single keys of a table at once. Apart from that, fields have the order of
-    their columns.
+    a network looks up the single keys of a table at once. In all other respects, fields have the
+    order of their columns.
 
     Columns that name no table share a table if they have the same settings. In a shared table,
     different columns have separate rows, because keys are salted with the columns' names.
@@ -352,7 +352,7 @@ def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
     """Return the label statistics of all columns that have `statistics` of one kind.
 
     Raises:
-        ValueError: there is no label, no time, or no further column for folds.
+        ValueError: there is no label, no column of times, or no further column for folds.
     """
     of = _with_statistics(by, columns)
     labels = [_label(each) for each in columns if each.kind == "label"]

@@ -26,7 +26,7 @@ def with_statistics(
 ) -> None:
     """Add statistics to the categories with many values, in place.
 
-    Statistics are of kind 'past' if there is a time and `by_time` is True.
+    Statistics are of kind 'past' if there is a column of times and `by_time` is True.
     """
     columns = [choice.column for choice in choices.values()]
     by = "past" if by_time and any(each.kind == "time" for each in columns) else "folds"

@@ -171,8 +171,8 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        Values have the same keys, so tables that were trained with the features can be trained
-        further.
+        A value has the same key in the schema as in the features, so tables that were trained with
+        the features can be trained further.
 
         Args:
             specs: the features. The column of each feature must have a name and one value per row.
@@ -297,7 +297,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. So '7' and 7 are one category in all data that are read afterwards.
+        rows, 'text' or 'whole'. So after `fit`, '7' and 7 are the same category in all data.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -437,7 +437,7 @@ class Schema:
     def reads_like(self, other: Schema) -> bool:
         """Return True if another schema has the same columns.
 
-        If only one of two columns has `values`, which `fit` decides, the columns are the same.
+        Two columns are also the same if only one of them has `values`, because `fit` sets `values`.
         """
 
         def plain(schema: Schema) -> list[Any]:
@@ -464,7 +464,7 @@ class Schema:
         The copy shares the scales of this schema. The trainer reads the arrays with `received`.
 
         Raises:
-            ValueError: the schema has no time.
+            ValueError: the schema has no column of times.
         """
         if self.time is None:
             raise ValueError("the schema must have a time, a TimeColumn, to send times")
@@ -605,7 +605,7 @@ class Schema:
 
 
 def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches until they have `most` rows."""
+    """Yield batches until the batches have `most` rows in total."""
     for each in batches:
         batch = to_record_batch(each).slice(0, most)
         most -= batch.num_rows

@@ -50,7 +50,7 @@ def likely_time(profiles: Iterable[Profile]) -> str | None:
 
     Candidates are timestamps, texts of times, and numbers whose name and size are typical of times.
     A candidate with the name of a time is preferred, and then the candidate with the most different
-    values. A candidate with missing times does not count.
+    values. A column with missing times is not a candidate.
 
     Example:
         >>> import pyarrow as pa
