@@ -42,8 +42,7 @@ def inputs_of(fields: int, dense: int) -> list[str]:
 
 
 def online_loss() -> nn.Cell:
-    """Return a loss that sums over a batch, so that an event's gradient is the same in any
-    batch."""
+    """Return a loss that sums over the batch: an event's gradient is the same in any batch."""
     return nn.BCEWithLogitsLoss(reduction="sum")
 
 

@@ -61,8 +61,7 @@ class RunFolder:
         return self.path / "events"
 
     def events_if_possible(self) -> Path | None:
-        """Return the directory of events; None without tensorboardX, and on all workers but the
-        first."""
+        """Return the directory of events; None without tensorboardX, or if this is not worker 0."""
         if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
             return None
         return self.events

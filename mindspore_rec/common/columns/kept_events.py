@@ -229,8 +229,8 @@ class EventState:
     network trains on the batch.
 
     Args:
-        feature: the `KeptEvents`, with the length of the histories. table: a table with a row per
-        user.
+        feature: the `KeptEvents`, with the length of the histories.
+        table: a table with a row per user.
     """
 
     def __init__(self, feature: KeptEvents, table: Any) -> None:
@@ -346,8 +346,8 @@ class EventLog:
     per user. Making the log needs further memory for sorting.
 
     Args:
-        feature: the `KeptEvents`, with the length of the histories. events: events of all rows, in
-        the order of the rows; see `KeptEvents`.
+        feature: the `KeptEvents`, with the length of the histories.
+        events: events of all rows, in the order of the rows; see `KeptEvents`.
         state: events of earlier data. An event that is also in `events`, with the same user, time
             and values, counts once. Default: None.
     """

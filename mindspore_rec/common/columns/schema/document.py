@@ -83,8 +83,8 @@ def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> V
         where: path of the mapping that has the key.
         key: the key.
         known: the known keys.
-        case: end of the error's sentence, which names the kind that has the known keys, such as "
-            for kind 'label'". Default: none.
+        case: end of the error's sentence, such as " for kind 'label'", which names the kind that
+            has the known keys. Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)
     hint = f"{near[0]} is similar" if near else f"known are {', '.join(known)}"

@@ -41,8 +41,8 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
 
     Raises:
         ValueError: a label is missing, infinite, or of a type that cannot be a label; all labels
-            are equal; no label is `positive`; or there are more than two texts or 3 to 20 numbers,
-            and neither `positive` nor `binary` is set.
+            are equal; no label is `positive`; or the label has more than two different texts or 3
+            to 20 different numbers, and neither `positive` nor `binary` is set.
 
     Example:
         >>> import pyarrow as pa
