@@ -88,7 +88,7 @@ class Part:
         if self._workers == 1:
             self._process.kill()
         else:
-            # When one worker ends, the launcher ends the other workers, and then exits.
+            # When one worker ends, the launcher ends all other workers, and then exits.
             process = self._processes.read()["processes"][self._kills % self._workers]
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(process, signal.SIGKILL)

@@ -91,7 +91,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
 
 
 def _optimizer(parameters: Sequence[Any], train: TrainSettings) -> LazyAdam:
-    """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
+    """Return the optimizer, with a separate learning rate for tables if `table_rate` is set."""
     rate = train.learning_rate
     if train.table_rate == 1:
         return LazyAdam(parameters, rate)

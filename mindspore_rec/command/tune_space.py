@@ -119,7 +119,7 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the widths of hidden layers that are tried, by their names."""
+    """Return the widths of hidden layers to try, by name."""
     widths = [*_HIDDEN, tuple(model["hidden"])]
     return {"-".join(map(str, each)): each for each in widths}
 

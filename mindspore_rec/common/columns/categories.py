@@ -28,7 +28,8 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     """Return categories as texts or as whole numbers.
 
     Args:
-        values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of them.
+        values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of such
+            values.
         kind: 'text' or 'whole'. Texts that are not whole numbers become missing, and False and True
             become 0 and 1. None and 'key' leave the values unchanged.
 

@@ -447,7 +447,7 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Let the `TargetStatistics` learn from batches, and forget what they learned before.
+        """Replace the state of the `TargetStatistics` by what they learn from batches of rows.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 

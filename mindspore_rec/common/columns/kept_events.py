@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of rows, and the histories that follow from them: the last events of each user."""
+"""Events of rows, and histories: the last events of each user."""
 
 from __future__ import annotations
 

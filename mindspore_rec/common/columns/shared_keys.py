@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.transforms import Category, Feature, Key, Time
 
 __all__ = ["SharedKeys"]
 
-# Transforms whose result depends only on the column's values and on these attributes.
+# Attributes of each transform that, together with the column's values, decide the result.
 _SETTINGS: dict[type[Feature], attrgetter] = {
     Category: attrgetter("column", "field", "values"),
     Key: attrgetter("column"),

@@ -13,7 +13,7 @@ class ValueSums:
     """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
 
     An object never changes. To leave out one part, the other parts are added up: the part is not
-    subtracted from the total, so it does not affect the sums even by rounding.
+    subtracted from the total, so the part does not affect the sums even by rounding.
 
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.

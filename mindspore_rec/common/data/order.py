@@ -176,7 +176,7 @@ def _windows(
 
 
 def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:
-    """Return one worker's share of items: whole items, or a range of each item if there are few.
+    """Return one worker's share: whole items, or a range of each item if there are few items.
 
     Example:
         >>> divided([Item(0)], 1, 3)

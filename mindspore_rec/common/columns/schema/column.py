@@ -52,8 +52,8 @@ class Column:
         name: name of the column in the data, 1 to 255 characters.
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
-            share rows, and equal values have equal keys. None if the column's values have their own
-            rows.
+            share rows, and equal values have equal keys. None if the column shares no rows with
+            other columns.
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
@@ -69,8 +69,8 @@ class Column:
             earlier rows, and the schema needs a column of times. None for no statistics.
 
     Raises:
-        TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns
-            raise these errors.
+        TypeError, ValueError: an option, of any kind of column, is of the wrong type or out of
+            range.
     """
 
     kind: ClassVar[str]
@@ -399,8 +399,9 @@ class HistoryColumn(Column):
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
     network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. One of these columns is the history. The other columns are
-    its side columns (`side_of`), and have lists of the same lengths. A missing list is empty.
+    their items, categories and times. One of the columns with the same events is the history. The
+    other columns are the history's side columns (`side_of`), and have lists of the same lengths. A
+    missing list is empty.
 
     Args:
         name, table, embedding_dim, admission, eviction: see `Column`.

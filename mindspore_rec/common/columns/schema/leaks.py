@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find columns that decide the label: they are known only after the event, or copy the label."""
+"""Find columns that decide the label, such as copies of the label and later information."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Schema:
       histories. A list or text has `length` keys, a time has one key per part, and any other column
       has one key. Columns that use the same table are adjacent; `fields` lists the position of each
       column.
-    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
-      without numbers and statistics.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out if
+      there are no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
@@ -59,8 +59,8 @@ class Schema:
     * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
       from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
       and the values. During training, the arrays of a history replace this array.
-    * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
-    * ``label`` float32 ``[B, T]``: the labels of all tasks; left out without labels.
+    * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
+    * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
     `fit` if the scales have learned nothing. After `fit`, neither training nor prediction changes a
@@ -357,8 +357,8 @@ class Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts. Each part loads the state of this schema, calls `fit_statistics` with its
-        batches, and returns its `state_dict`.
+        count the parts. For each part of the rows, a schema loads the state of this schema, calls
+        `fit_statistics` with the part's batches, and returns `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
