@@ -68,7 +68,7 @@ def rows_of(
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
             If None, all columns are read unchecked.
-        thinned: True if the negatives are thinned. Default: False.
+        thinned: True to read only a part of the negatives, by the setting `sample`. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(

@@ -55,7 +55,7 @@ def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> 
         trial: the trial.
         settings: settings of the YAML file. For a setting with a list of choices, the value of the
             YAML file is one of the choices.
-        defaults: default values of the network's settings. Only settings that the network has are
+        defaults: default values of the network's settings. Settings that the network lacks are not
             tried.
     """
     sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})

@@ -447,7 +447,7 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Replace the state of the `TargetStatistics` by what they learn from batches of rows.
+        """Replace the state of the `TargetStatistics` by statistics of batches of rows.
 
         The time intervals of statistics of kind 'past' do not change after `fit`.
 

@@ -190,7 +190,7 @@ def _as_int64(values: np.ndarray) -> np.ndarray:
 def _keep(
     feature: KeptEvents, rows: np.ndarray, index: np.ndarray, events: np.ndarray, clock: int
 ) -> tuple[Events, int]:
-    """Return the events before each row's time, and add the rows' events to the users' rows."""
+    """Return each row's history, and add the events to the users' rows of the table."""
     idle = 0 if (events[:, _TIME] == _LATEST).any() else feature.idle_seconds
     offsets, times, values, clock = _native.keep_events(
         rows,
@@ -224,8 +224,8 @@ class _Ahead:
 class EventState:
     """The last events of each user, in the rows of a table.
 
-    Batches may be read ahead of the training. The histories of a batch follow from the events of
-    all batches that were read before. The events of a batch are written to the table when the
+    Batches may be read ahead of the training. The histories of a batch contain events of all
+    batches that were read before the batch. The events of a batch are written to the table when the
     network trains on the batch.
 
     Args:

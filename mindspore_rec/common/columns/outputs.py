@@ -86,7 +86,7 @@ class Output(ABC):
     def make_all(
         self, rows: BatchRows, learn: bool, call: Map, training: bool = False
     ) -> dict[str, Any]:
-        """Return the arrays by name; arguments and errors are as for `make`."""
+        """Return the arrays by name; for arguments and errors, see `make`."""
         return {self.name: self.make(rows, learn, call, training)}
 
     @abstractmethod

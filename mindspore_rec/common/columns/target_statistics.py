@@ -202,7 +202,7 @@ class TargetStatistics(JointFeature):
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
         # The time of a merge grows with the size of the result. So new sums are merged only when
-        # they are more than the merged sums.
+        # there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 

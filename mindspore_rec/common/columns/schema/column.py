@@ -483,7 +483,8 @@ class KeptHistoryColumn(Column):
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
-            in `of` without the time. So with one column, `length` is at most 682. Default: 50.
+            in `of` without the time. So if `of` names one column, `length` is at most 682. Default:
+            50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted

@@ -139,8 +139,8 @@ def infer_columns(
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
         total_rows: number of rows of the data. Default: the sample contains all rows.
-        by_time: True if the rows to predict are later than the training rows; ignored without a
-            time. Default: True.
+        by_time: True if the rows to predict are later than the training rows; ignored if there is
+            no column of times. Default: True.
 
     Returns:
         The proposal. A column that decides the label is proposed as ignored, with a warning.

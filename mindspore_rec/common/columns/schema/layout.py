@@ -375,7 +375,7 @@ def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
 
 
 def _single_values(columns: Sequence[Column]) -> list[Feature]:
-    """Return a transform of each column with one value per row that the network reads."""
+    """Return a transform for each column that the network reads and that has one value per row."""
     crossed = {other.name for each in columns for other, _ in crossed_by(each, columns)}
     made: list[Feature] = []
     for column in columns:

@@ -136,7 +136,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores from each score's numbers of rows by label; ties count half."""
+    """Return the AUC of scores, given the numbers of rows with label 1 and 0; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)
