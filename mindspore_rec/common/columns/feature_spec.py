@@ -59,8 +59,8 @@ class FeatureSpec:
             batch. Default: `name`.
         access_threshold: number of occurrences at which a key is admitted, at most 2**30 - 1. A key
             is admitted in the batch in which its count reaches `access_threshold`. With a threshold
-            of 0, admission is on, counts are frozen, and no new key is admitted. With a threshold
-            of None or -1, admission is off.
+            of 0, admission is on, but counts do not change, and no new key is admitted. With a
+            threshold of None or -1, admission is off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
             evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
         is_timestamp: True if the column is the time of the events, in seconds since 1970 or as
