@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train on a stream whose ids appear and vanish, with and without admission and eviction.
 
-Every value of the stream lives for a known number of rows, and some ids occur once. The table
-without policies keeps all values. The table with admission by count and eviction by idle steps
-keeps about as many rows as there are live values. The two models train on the same batches, and
-predict each batch before training on it (progressive validation).
+Each id occurs only within a known range of rows, and some ids occur once. The table without
+admission and eviction keeps the rows of all ids. The table with admission by count and eviction by
+idle steps keeps about as many rows as there are ids that still occur. The two models train on the
+same batches, and predict each batch before training on it (progressive validation).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         admission=CountAdmission(args.threshold),
         eviction=Eviction(max_idle_steps=args.idle),
     )
-    # The two models start untrained, so the comparison leaves out the lifetime of the first values.
+    # The comparison leaves out the lifetime of the first ids, because both models start untrained.
     late = [i for i, point in enumerate(bounded) if point["sample"] > config.life]
     gaps = np.array([unbounded[i]["auc"] - bounded[i]["auc"] for i in late])
     bounded_rows = np.array([bounded[i]["rows"] for i in late])

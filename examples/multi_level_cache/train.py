@@ -2,8 +2,9 @@
 """Train a table with a tenth of its rows in memory, and the same table with all rows in memory.
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
-from the SSD, or from Redis with `--remote`, during the previous steps. Rows over the limit are
-demoted. After training, the tables with and without tiers are equal bit for bit.
+from the SSD, or from Redis with `--remote`, during the previous steps. Rows beyond the limit of
+host memory are demoted to the lower tier. After training, the tables with and without tiers are
+equal bit for bit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FIELDS, COUNTS = 26, 13
 
 
 class ClickModel(nn.Cell):
-    """Embeddings of all fields from one table, and the counts, through an MLP."""
+    """MLP that reads the embeddings of all fields, which are in one table, and the counts."""
 
     def __init__(self, name: str, dim: int, cache: CacheConfig | None) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
 
 
 def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """Train in memory first, to know the number of rows, then with tiers; return the results."""
+    """Train in memory, which counts the rows, then with tiers; return the results of both runs."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     print("in memory:", file=sys.stderr)
     memory = result(args, None)

@@ -42,14 +42,14 @@ def inputs_of(fields: int, dense: int) -> list[str]:
 
 
 def online_loss() -> nn.Cell:
-    """Return the loss, a sum over the batch: an event's gradient is the same in any batch."""
+    """Return a loss that sums over the batch: an event's gradient is the same in any batch."""
     return nn.BCEWithLogitsLoss(reduction="sum")
 
 
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Return Adagrad: a key's first events change its row more than its later events do.
+    """Return Adagrad: a key's first events change the key's row more than later events.
 
     The default learning rates are for a model that starts untrained.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the example: a process, or several that train together, with automatic restarts."""
+"""Part of the example: one or several processes, which are restarted if one process ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON = 20.0  # seconds
 
 
 class Part:
-    """Process of one part of the example, restarted when it ends.
+    """Process of one part of the example, with automatic restarts.
 
     Args:
         name: name of the script.
@@ -88,7 +88,7 @@ class Part:
         if self._workers == 1:
             self._process.kill()
         else:
-            # When one worker ends, the launcher ends the other workers, and then exits.
+            # When one worker ends, the launcher ends all other workers, and then exits.
             process = self._processes.read()["processes"][self._kills % self._workers]
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(process, signal.SIGKILL)

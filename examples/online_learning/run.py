@@ -142,9 +142,9 @@ def check_channel(brokers: str, workers: int) -> None:
     """Create the channel to the trainer, with one partition per worker.
 
     Raises:
-        RuntimeError: the channel belongs to a run with a different number of workers. The earlier
-            run cannot continue with this number of workers. The run's batches depended on time, and
-            its stream positions are valid only for its own partitions.
+        RuntimeError: the channel belongs to a run with a different number of workers. A run cannot
+            continue with another number of workers, because the run's batches depended on time, and
+            because positions in the stream are valid only for the same number of partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

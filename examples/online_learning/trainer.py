@@ -73,7 +73,7 @@ class Reports(Callback):
 
 
 def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
-    """Train until stopped; SIGTERM and Ctrl-C finish the step and save."""
+    """Train until SIGTERM or Ctrl-C, then finish the step and save."""
     group = worker_group()
     ensure_topic(brokers, CHANNEL, group.size)
     pipeline = events.pipeline()

@@ -15,15 +15,16 @@ _MOST_EPOCHS = 20
 
 
 def default_embedding_dim(rows: int) -> int:
-    """Return the length of an embedding vector; few rows would overfit a long vector."""
+    """Return the length of an embedding vector: shorter for few rows, against overfitting."""
     return 8 if rows <= _MANY else 16
 
 
 def default_training(rows: int) -> dict[str, Any]:
     """Return the settings `train`.
 
-    The number of epochs is an upper bound: the training ends when the validation rows no longer
-    improve. Small data are then trained again, with the validation rows included.
+    The number of epochs is an upper bound: the training ends when the metric of the validation rows
+    no longer improves. If there are few rows, the network is then trained again on training and
+    validation rows.
 
     Example:
         >>> default_training(20_000)["batch_size"], default_training(10**8)["evaluations"]

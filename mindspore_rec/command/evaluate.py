@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec eval`: metrics (in all and by group) and calibration of the trained model."""
+"""`mindspore-rec eval`: metrics, metrics by group, and calibration of the trained model."""
 
 from __future__ import annotations
 

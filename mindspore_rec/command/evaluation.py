@@ -120,7 +120,7 @@ def metric_table(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Ta
 
 
 def tables_of_scores(schema: Schema, scored: Scored) -> dict[str, Table]:
-    """Return tables of calibration and of metrics by group, by their headings."""
+    """Return a dict from headings to tables of calibration and of metrics by group."""
     tables: dict[str, Table] = {}
     several = len(schema.labels) > 1
     for k, task in enumerate(schema.labels):

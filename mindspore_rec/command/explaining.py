@@ -66,7 +66,7 @@ def column_importance(
         label: 0 or 1, `[N]`.
         columns: names of the columns.
         seed: seed of the permutations. Default: 0.
-        together: for the names of some columns, further columns that receive the same permutation,
+        together: dict from a column's name to further columns that receive the same permutation,
             such as the side columns of a history. Default: none.
 
     Example:
@@ -108,7 +108,7 @@ def nearest(values: Sequence[Any], rows: Floats, of: Any, most: int = 10) -> lis
     Args:
         values: different values.
         rows: row of each value, `[N, dim]`.
-        of: one of the values.
+        of: the value, one of `values`, whose neighbours are returned.
         most: number of neighbours. Default: 10.
 
     Raises:

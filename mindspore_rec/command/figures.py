@@ -65,12 +65,12 @@ def figures_of(
     Args:
         label: 0 or 1, `[N]`.
         prediction: probabilities, `[N]`.
-        weight: weight of each row, above 0. Default: every row counts once.
+        weight: weight of each row, above 0. Default: each weight is 1.
         group: group of each row, for example a user, `[N]`. Default: none, and no `gauc`.
 
     Returns:
-        `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` with groups. `gauc`
-        ignores the weights.
+        `auc`, `log_loss`, `normalized_entropy` and `calibration`, and `gauc` if `group` is set.
+        `gauc` ignores the weights.
 
     Example:
         >>> label, prediction = np.array([0, 1, 1, 0.0]), np.array([0.2, 0.6, 0.9, 0.3])
@@ -115,10 +115,10 @@ def by_group(
     """Return the metrics for each value of a column, the most frequent value first.
 
     Args:
-        label: as for `figures_of`.
-        prediction: as for `figures_of`.
+        label: see `figures_of`.
+        prediction: see `figures_of`.
         values: value of each row as text, `[N]`.
-        weight: as for `figures_of`.
+        weight: see `figures_of`.
         most: largest number of values. Default: 20.
 
     Example:
@@ -139,7 +139,7 @@ def by_group(
 def calibration_bins(
     label: Floats, prediction: Floats, weight: Floats | None = None, bins: int = 10
 ) -> list[BinFigures]:
-    """Return predicted and observed rate by ranges of the prediction with about equal row counts.
+    """Return predicted and observed rates for ranges of predictions with about equally many rows.
 
     Rows with equal predictions are in the same range, so there may be fewer ranges than `bins`.
 

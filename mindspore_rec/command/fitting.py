@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a network on the rows of a YAML file, with evaluations, early stop and checkpoints."""
+"""Train a network on the rows of a YAML file, with evaluation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
     """Return an untrained model.
 
     Raises:
-        ValueError: the network has no such setting, or cannot learn from the columns.
+        ValueError: the network lacks a setting of the YAML file, or cannot learn from the columns.
     """
     recipe = {"model": settings.model.name, "settings": dict(settings.model.settings)}
     try:
@@ -91,7 +91,7 @@ def new_model(settings: Settings, schema: Schema) -> RecModel:
 
 
 def _optimizer(parameters: Sequence[Any], train: TrainSettings) -> LazyAdam:
-    """Return the optimizer, with a learning rate of its own for tables if `table_rate` is set."""
+    """Return the optimizer, with a separate learning rate for tables if `table_rate` is set."""
     rate = train.learning_rate
     if train.table_rate == 1:
         return LazyAdam(parameters, rate)
@@ -116,14 +116,14 @@ def fit(
         settings: settings of the YAML file.
         schema: description of the columns.
         parts: training and validation rows.
-        place: where the training is saved.
+        place: directories in which the training is saved.
         max_steps: largest number of steps. Default: no limit.
         progress: True shows progress. Default: True.
         further: further callbacks. Default: none.
 
     Raises:
         ValueError: the schedule is 'plateau' and there are no validation rows; or the model does
-            not measure the metric of the early stop; or as for `new_model`.
+            not measure the metric that early stopping monitors; or see `new_model`.
     """
     train = settings.train
     prepare_process(train.seed)
@@ -145,7 +145,7 @@ def fit(
 def checkpoint_at(
     place: Place, train: TrainSettings, model: RecModel, source: BatchSource
 ) -> list[RecCheckpoint]:
-    """With a place, return the callback that saves checkpoints; restore the newest checkpoint."""
+    """Restore the newest checkpoint, and return the callback that saves checkpoints."""
     if place.checkpoints is None:
         return []
     checkpoint = RecCheckpoint(
@@ -159,7 +159,7 @@ def checkpoint_at(
 def schedule(
     train: TrainSettings, steps: int, cuts: Sequence[tuple[int, float]] = ()
 ) -> list[RateSchedule]:
-    """Return the schedule of the learning rate, for epochs of `steps` steps, with further cuts.
+    """Return the schedule of the learning rate for epochs of `steps` steps, with `cuts` added.
 
     Example:
         >>> [each.factor(4) for each in schedule(TrainSettings(warm_up=0.5), 16)]
@@ -171,7 +171,7 @@ def schedule(
 
 
 def averages(train: TrainSettings, model: RecModel) -> list[WeightAverage]:
-    """Return the callback that averages the weights, if the settings have a decay."""
+    """Return the callback that averages the weights, if the setting `ema` is a number."""
     return [] if train.ema is None else [WeightAverage(model, train.ema)]
 
 
@@ -209,10 +209,10 @@ class _EvaluationsInEpochs(EvalCallback):
 
 
 def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -> list[Any]:
-    """Return the callbacks that evaluate, and end the training early.
+    """Return the callbacks for evaluation and early stopping.
 
     Raises:
-        ValueError: the model does not measure the metric of the early stop.
+        ValueError: the model does not measure the metric that early stopping monitors.
     """
     train = settings.train
     evaluation = _EvaluationsInEpochs(model, valid, steps, train.evaluations)
@@ -232,7 +232,7 @@ def _evaluations(settings: Settings, model: RecModel, valid: Rows, steps: int) -
 
 
 def _first_metric(model: RecModel, measured: Sequence[str]) -> str:
-    """Return the name of the first label's AUC, or of its error if the label is a number."""
+    """Return the name of the first label's metric: AUC, or RMSE if the label is a number."""
     assert model.schema is not None
     first = model.schema.labels[0]
     name = "auc" if first.binary else "rmse"

@@ -99,7 +99,7 @@ def _csv(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _label(name: str, options: argparse.Namespace, rows: Rows) -> str | Column:
-    """Return a label's name, or its column if options describe the label."""
+    """Return the label's name, or a `LabelColumn` if command-line options describe the label."""
     if options.number:
         return LabelColumn(name, binary=False)
     if options.positive is None or name not in rows.names:

@@ -18,7 +18,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, NaN and infinities as null; the file appears whole or not at all.
+    """Write a value as JSON atomically, with null in place of NaN and infinities.
 
     Raises:
         ValueError: the file cannot be written.

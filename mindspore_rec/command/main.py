@@ -34,8 +34,8 @@ example:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code.
 
-    Codes are 0, 1 after wrong input, 2 for wrong options, 130 after Ctrl-C, and 141 if nobody reads
-    the output any more.
+    The exit code is 0 after success, 1 after wrong input, 2 after wrong options, 130 after Ctrl-C,
+    and 141 if the output's reader has ended.
     """
     parser = argparse.ArgumentParser(
         prog="mindspore-rec",
@@ -79,7 +79,7 @@ def _show_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
 
 
 def _check_json(path: Path | None) -> None:
-    """Check the path of `--json` before hours of training."""
+    """Check, before the training, that the folder of the `--json` file exists."""
     if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f"--json {path}: there is no folder {path.parent}")
 
@@ -94,7 +94,7 @@ def _full_disk(error: BaseException | None) -> OSError | None:
 
 
 def _of_full_disk(error: OSError, options: argparse.Namespace) -> str:
-    """Return an error of a full disk with its place and a remedy."""
+    """Return an error message that names the path on the full disk, and a remedy."""
     place = error.filename2 or error.filename or getattr(options, "output", None)
     if place is None and hasattr(options, "run_dir"):
         # The module of run folders needs the native core, but `doctor` must run without the core.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train on a topic: deltas for predictors, and metrics of each batch before its step."""
+"""Train on a topic: write deltas for predictors, and evaluate each batch before its step."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _fit(settings: Settings, kafka: KafkaSettings, schema: Schema) -> None:
 
 
 def _arrow_types(kafka: KafkaSettings) -> pa.Schema | None:
-    """Return the columns and types of messages, or None if they follow from the schema."""
+    """Return the Arrow types of messages; None if the YAML file sets no types."""
     if not kafka.types:
         return None
     fields = []

@@ -68,7 +68,7 @@ def rows_of(
         settings: settings of the YAML file.
         schema: description of the rows; rows are checked, and only the schema's columns are read.
             If None, all columns are read unchecked.
-        thinned: True if the negatives are thinned. Default: False.
+        thinned: True to read only a part of the negatives, by the setting `sample`. Default: False.
     """
     paths = list(source) if isinstance(source, tuple) else source
     return read(
@@ -109,8 +109,8 @@ def open_for_refit(settings: Settings, schema: Schema) -> Rows:
     """Return training and validation rows together, with thinned negatives if `sample` is set.
 
     Raises:
-        ValueError: there are no validation rows; or they are in other files, and the source's rows
-            are divided into training and test rows.
+        ValueError: there are no validation rows, or the validation rows are in other files although
+            the source's rows are divided into training and test rows.
     """
     assert not isinstance(settings.source, KafkaSource)
     train, valid, test = settings.split.shares()
@@ -174,7 +174,7 @@ def rows_to_predict(
         settings: settings of the YAML file.
         schema: description of the rows.
         keep: names of further columns.
-        must_keep: True if a source that lacks a column of `keep` is an error.
+        must_keep: True to raise an error if the source lacks a column of `keep`.
 
     Raises:
         ValueError: a column is missing.

@@ -89,7 +89,7 @@ def _runner(module: str) -> Callable[[argparse.Namespace], Result | None]:
 
 
 class _Joined(argparse.Action):
-    """Join with commas the values of an option that is repeated."""
+    """Join the values of a repeated option with commas."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None

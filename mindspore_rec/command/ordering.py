@@ -38,11 +38,11 @@ def training_batches(rows: Rows, schema: Schema, train: TrainSettings) -> ArrowB
 def in_time_order(rows: Rows, schema: Schema) -> Rows:
     """Return rows in the order of their time.
 
-    Rows that are already in the order of time stay where they are. Other rows are sorted in memory:
-    rows of the same time keep their order, and rows without a time are first.
+    If the rows are already in the order of time, `rows` is returned unchanged. Otherwise, the rows
+    are sorted in memory: rows of the same time keep their order, and rows without a time are first.
 
     Raises:
-        ValueError: there is no column of kind time; or rows that must be sorted are thinned, or
+        ValueError: there is no column of kind time, or the rows must be sorted but are thinned or
             more than `MOST_SORTED`.
     """
     time = schema.time

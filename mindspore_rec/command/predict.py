@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mindspore-rec predict`: write predictions of rows beside columns of the rows."""
+"""`mindspore-rec predict`: write columns of the rows and the rows' predictions."""
 
 from __future__ import annotations
 

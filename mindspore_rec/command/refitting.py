@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train anew on training and validation rows, along the path to the best weights."""
+"""Train a new model on training and validation rows, with the steps of the best model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
         settings: settings of the YAML file.
         schema: description of the columns.
         rows: training and validation rows.
-        place: where the training is saved.
+        place: directories in which the training is saved.
         fitted: result of the training on training rows alone; its tables are closed.
     """
     train = settings.train
@@ -54,11 +54,11 @@ def refit(settings: Settings, schema: Schema, rows: Rows, place: Place, fitted: 
 def scaled_path(
     path: Sequence[tuple[int, float]], scale: float
 ) -> tuple[int, list[tuple[int, float]]]:
-    """Return the number of steps, and the cuts of the learning rate, of a path with longer epochs.
+    """Return the number of steps and the rate's cuts of a path whose epochs have another length.
 
     Args:
         path: pairs (number of steps, factor of the rates), as in `EarlyStopping.path`.
-        scale: length of an epoch, divided by the epoch's length on the path.
+        scale: number of steps of an epoch, divided by the number of steps of an epoch on the path.
 
     Example:
         >>> scaled_path([(200, 1.0), (100, 0.2)], 1.1)

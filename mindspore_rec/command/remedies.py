@@ -7,7 +7,8 @@ import re
 
 __all__ = ["in_words_of_the_command"]
 
-# Pattern of a remedy in Python, its words for `init`, and its words for the other commands.
+# For each remedy: the pattern of its text in a Python message, and the texts that replace it in
+# `init` and in the other commands.
 _REMEDIES = tuple(
     (re.compile(pattern), for_init, otherwise)
     for pattern, for_init, otherwise in (

@@ -34,7 +34,7 @@ class Report:
     Attributes:
         title: title of the page.
         summary: a few lines about the training.
-        tables: head and rows of tables, by their headings.
+        tables: header and rows of each table, by the table's heading.
         curves: points `(x, y)` of each line, by the headings of the pictures and the lines' names.
         settings: text of the YAML file.
     """

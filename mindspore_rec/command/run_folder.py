@@ -37,12 +37,12 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The trained model, as `RecModel.save` writes it."""
+        """Folder of the trained model that `RecModel.save` writes."""
         return self.path / "model"
 
     @property
     def checkpoints(self) -> Path:
-        """Checkpoints and deltas of the training, as `RecCheckpoint` writes them."""
+        """Folder of the checkpoints and deltas that `RecCheckpoint` writes."""
         return self.path / "checkpoints"
 
     @property
@@ -61,7 +61,7 @@ class RunFolder:
         return self.path / "events"
 
     def events_if_possible(self) -> Path | None:
-        """Return the directory of events; None without tensorboardX, or on a further worker."""
+        """Return the directory of events; None without tensorboardX, or if this is not worker 0."""
         if importlib.util.find_spec("tensorboardX") is None or worker_group().rank != 0:
             return None
         return self.events
@@ -105,9 +105,8 @@ class RunFolder:
         """Make the directory for a training, and lock it until this process ends.
 
         Raises:
-            ValueError: a training has written to the directory, and neither `resume` nor
-                `overwrite` is set; there is nothing to resume; or another process trains in the
-                directory.
+            ValueError: the directory contains a training although neither `resume` nor `overwrite`
+                is set, there is no training to resume, or another process trains in the directory.
         """
         if self.path.is_dir():
             self._take_lock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write predictions beside columns of the rows, as Parquet or CSV, in bounded memory."""
+"""Write columns of the rows and their predictions as Parquet or CSV, in bounded memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ScoreWriter:
     """Writer of record batches with equal columns.
 
     Args:
-        path: file that is written; the ending decides its format.
+        path: file that is written; the ending of its name decides the format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ def check_output(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[ScoreWriter]:
-    """Write a file that appears whole, or not at all if the block raises an error."""
+    """Write a file atomically: if the block raises an error, no file appears."""
     beside = path.with_name(f"{path.name}.part")
     writer = ScoreWriter(beside)
     try:
@@ -89,11 +89,12 @@ def check_not_read(output: Path, *sources: Any) -> None:
 
     Args:
         output: path of the file.
-        sources: paths or globs of files or folders, or tuples of them; other sources are ignored.
+        sources: paths or globs of files or folders, or tuples of paths or globs; other objects are
+            ignored.
 
     Raises:
-        ValueError: the file is one of the sources or in a folder that is a source, even under
-            another name: a link's target, or another hard link.
+        ValueError: the file is one of the sources or in a folder that is a source, even if the two
+            paths differ because of a symbolic or hard link.
     """
     if not output.exists():
         return
@@ -123,7 +124,7 @@ def score_names(tasks: Sequence[str], is_probability: Sequence[bool]) -> list[st
 def with_scores(
     rows: pa.RecordBatch, keep: Sequence[str], names: Sequence[str], scores: npt.NDArray[Any]
 ) -> pa.RecordBatch:
-    """Return columns of rows with predictions beside them.
+    """Return columns of the rows, followed by the columns of predictions.
 
     A column whose name is also the name of a prediction is left out.
 

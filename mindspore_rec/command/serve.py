@@ -31,9 +31,10 @@ def run(options: argparse.Namespace) -> Result:
 
 
 def _write_network(path: Path) -> None:
-    """Write a saved model's network as ONNX, unless this was tried before, and print the outcome.
+    """Write a saved model's network as ONNX if no earlier call has tried to; print the outcome.
 
-    Without ONNX, the server runs on MindSpore, so the command continues after a failure.
+    If the network cannot be written, the command continues, because the server can run the network
+    with MindSpore.
     """
     if importlib.util.find_spec("mindspore") is None:
         return

@@ -38,13 +38,13 @@ class KafkaSettings:
     Args:
         servers: addresses of brokers, as in 'localhost:9092'.
         topic: name of the topic.
-        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if it is lines of text.
-            Default: 'arrow'.
+        format: 'arrow' if a message is an Arrow IPC stream, 'json' or 'tsv' if a message is lines
+            of text. Default: 'arrow'.
         types: Arrow type of each column, as in `{user: string, price: float64}`. Default: the types
             that the columns imply; for Arrow messages, the types of the first message that fits the
             columns.
         sample: file with rows, from which the scales of numbers are computed before the training.
-            Needed if there are numbers.
+            Required if the columns include numbers.
         dead_letters: topic for messages that cannot be read. Default: none, which means that the
             first unreadable message ends the training.
     """
@@ -73,13 +73,14 @@ class SplitSettings:
     """Division of the rows into training, validation and test rows.
 
     Args:
-        by: 'time', by the column of kind time: the last rows are test rows; or 'random', by a hash
-            of the row's place. Default: 'time' if there is a column of kind time, else 'random'.
-        train: share of the source's rows for training, in (0, 1]. Default: the share that `valid`
-            and `test` leave.
+        by: 'time' to divide by the column of kind time, with the last rows as test rows; 'random'
+            to divide by a hash of the row's place in the source. Default: 'time' if there is a
+            column of kind time, else 'random'.
+        train: share of the source's rows for training, in (0, 1]. Default: all rows of the source
+            that are not validation or test rows.
         valid: share of the source's rows for validation, in [0, 1), or other files. Default: 0.1.
-        test: share of the source's rows for tests, in [0, 1), or other files. Default: the share
-            that `train` and `valid` leave, or 0.1.
+        test: share of the source's rows for tests, in [0, 1), or other files. Default: if `train`
+            is set, all rows of the source that are not training or validation rows; if not, 0.1.
         seed: seed of a random division. Default: 0.
     """
 
@@ -163,24 +164,24 @@ class TrainSettings:
         batch_size: number of rows of a step, at least 1. Default: 1024.
         learning_rate: learning rate of Adam, above 0. Default: 0.003.
         table_rate: factor of the learning rate for embedding tables, above 0. Default: 1.
-        seed: seed of first values, dropout and order of rows. Default: 0.
+        seed: seed of initial values, dropout and order of rows. Default: 0.
         workers: number of processes that train together, at least 1. Default: 1.
         evaluations: evaluations in an epoch, at least 1. Default: 1.
         early_stopping: false trains all epochs. Default: true.
-        schedule: 'constant' rate; 'cosine', the rate falls by half a cosine wave to 0 at the last
-            epoch's end; or 'plateau', the first early stop returns to the best weights, divides the
-            rate by 5 and continues, and the second early stop ends the training. Default:
-            'constant'.
+        schedule: course of the learning rate. 'constant': the rate does not change. 'cosine': the
+            rate falls along half a cosine wave to 0 at the end of the last epoch. 'plateau': the
+            first early stop returns to the best weights, divides the rate by 5 and continues; the
+            second early stop ends the training. Default: 'constant'.
         warm_up: share of the first epoch in which the rate rises from near 0, in [0, 1]. Default:
             0.
         order: 'random', or 'time': rows stay in the order of their time, and only the rows of 32
             successive batches are shuffled. Default: 'random'.
         ema: decay in (0, 1) of a moving average of the dense weights, which evaluations and the
             saved model use. Default: none.
-        refit: True trains anew on training and validation rows together, with the passes and the
-            learning rates that led to the best weights. Default: false.
-        checkpoint_seconds: seconds between two checkpoints, from which `--resume` continues, above
-            0. Default: 300.
+        refit: True trains a new model on training and validation rows together, with the passes and
+            the learning rates that led to the best weights. Default: false.
+        checkpoint_seconds: seconds between two checkpoints, above 0. `--resume` continues from the
+            newest checkpoint. Default: 300.
         delta_seconds: seconds between two deltas of a training on a topic, above 0. Default: 1.
     """
 
@@ -220,7 +221,7 @@ class TrainSettings:
 
     @property
     def stopping(self) -> EarlyStoppingSettings | None:
-        """Settings of the early stop, with its patience; None if all epochs are trained."""
+        """Settings of early stopping; None if all epochs are trained."""
         if self.early_stopping is False:
             return None
         stopping = EarlyStoppingSettings() if self.early_stopping is True else self.early_stopping
@@ -229,7 +230,7 @@ class TrainSettings:
 
     @property
     def only_for_files(self) -> list[str]:
-        """Names of the settings that are set and have no meaning for a topic."""
+        """Names of the settings in the YAML file that do not apply to a topic."""
         usual = TrainSettings()
         names = ("schedule", "warm_up", "order", "ema", "refit")
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
@@ -246,7 +247,7 @@ class Settings:
         embedding_dim: length of an embedding vector, 1 to 8192. Default: 16.
         csv: form of the text, if the source is CSV.
         bad_rows: treatment of rows that cannot be read.
-        sample: thinning of the training rows. Default: none.
+        sample: settings that thin the training rows. Default: none.
         split: division into training, validation and test rows.
         model: the network, with its settings.
         train: the training.
@@ -268,7 +269,7 @@ class Settings:
             raise SettingsError("'columns' must name at least a label and a column to learn from")
 
     def with_train(self, **changes: Any) -> Settings:
-        """Return the settings with changes of `train`; a change to None changes nothing."""
+        """Return the settings with new values in `train`; None leaves a setting unchanged."""
         set_values = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, train=dataclasses.replace(self.train, **set_values))
 
@@ -315,7 +316,7 @@ def _model(value: Any) -> ModelSettings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings in a YAML file, with sources relative to the file's folder.
+    """Return the settings in a YAML file; relative paths of sources begin in the file's folder.
 
     Raises:
         ValueError: the file cannot be read, or `settings_of` refuses it. The message names the
@@ -348,14 +349,14 @@ def _source_beside(folder: Path, source: Any) -> Any:
 
 
 def _model_beside(folder: Path, model: ModelSettings) -> ModelSettings:
-    """Return the network with the path of its file, if it is in a file."""
+    """Return the network's settings; a network in a file is named with the file's path."""
     if ".py:" not in model.name:
         return model
     return dataclasses.replace(model, name=str(folder / model.name))
 
 
 def _beside(folder: Path, paths: Any) -> Any:
-    """Return paths as seen from the present directory; URLs and shares stay as they are."""
+    """Return paths relative to the present directory; URLs and network shares do not change."""
     if isinstance(paths, tuple):
         return tuple(_beside(folder, each) for each in paths)
     if not isinstance(paths, str) or "://" in paths:

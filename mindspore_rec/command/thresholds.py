@@ -23,7 +23,7 @@ _SAMPLE_SHARE = 10  # a column with fewer values than rows / this in the sample 
 
 
 def with_thresholds(inferred: Inferred, rows: Rows, least_keys: int = 100_000) -> Inferred:
-    """Return a proposed schema with admission thresholds for columns in which they save memory.
+    """Return a proposed schema with admission thresholds for columns, if a threshold saves memory.
 
     For each category with many values, the dry run reads the first two million rows.
 
@@ -54,7 +54,7 @@ def _with_threshold(
 
 
 def _keys_only(column: Column) -> Column:
-    """Return the column without statistics, which need a label."""
+    """Return the column with `statistics=None`, because statistics need a label."""
     made: Column = dataclasses.replace(column, statistics=None)  # type: ignore[type-var]
     return made
 

@@ -87,7 +87,7 @@ def _changed(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _check_topic(train: TrainSettings) -> None:
-    """Check that every setting that is set has a meaning for a topic."""
+    """Check that all settings of the YAML file apply to a topic."""
     if train.workers > 1:
         raise ValueError("'train.workers' must be 1 for a topic")
     if names := train.only_for_files:
@@ -214,7 +214,7 @@ def _finish(
     options: argparse.Namespace,
     training: dict[str, Any],
 ) -> dict[str, Any]:
-    """Evaluate the saved model beside baselines, and write report and metrics."""
+    """Evaluate the saved model and the baselines, and write the report and the metrics."""
     from mindspore_rec.command.trained import loaded
 
     parts = open_parts(settings, schema)
@@ -309,7 +309,7 @@ def _refit_summary(figures: dict[str, Any]) -> str:
 
 
 def _linear_figures(settings: Settings, schema: Schema, parts: Parts) -> dict[str, Any]:
-    """Return the test metrics of a linear model; a short run is extended to up to 30 epochs."""
+    """Return the test metrics of a linear model, trained for more epochs if epochs are short."""
     from mindspore_rec.command.fitting import Place, close_tables, fit
     from mindspore_rec.train.models.logistic_regression import LogisticRegression
 

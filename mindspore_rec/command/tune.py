@@ -116,7 +116,7 @@ def _tried(settings: Settings, trial: Any, defaults: Mapping[str, Any]) -> tuple
 
 
 def _with_places(path: Path, places: Mapping[str, Any]) -> str:
-    """Return the text of a YAML file in which the values at some places are replaced."""
+    """Return the text of a YAML file in which the values in `places` replace the file's values."""
     document = dict(read_yaml(path))
     for place, value in places.items():
         section, _, name = place.rpartition(".")

@@ -42,20 +42,20 @@ def tried_defaults(defaults: Mapping[str, Any], schema: Schema) -> dict[str, Any
 
     Args:
         defaults: default values of all settings of the network.
-        schema: the schema. Without numbers, the form of the numbers does not matter.
+        schema: the schema. If the schema has no numbers, the setting `numbers` is left out.
     """
     has_numbers = bool(numbers_of(schema.columns))
     return {name: each for name, each in defaults.items() if has_numbers or name != "numbers"}
 
 
 def suggested(trial: Trial, settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial, by their places in the YAML file.
+    """Return a dict from places in the YAML file to the values of a trial.
 
     Args:
         trial: the trial.
         settings: settings of the YAML file. For a setting with a list of choices, the value of the
             YAML file is one of the choices.
-        defaults: default values of the network's settings. Only settings that the network has are
+        defaults: default values of the network's settings. Settings that the network lacks are not
             tried.
     """
     sizes = sorted({256, 512, 1024, 2048, settings.train.batch_size})
@@ -94,7 +94,7 @@ def _with(choices: Sequence[Any], own: Any) -> list[Any]:
 
 
 def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the YAML file, as parameters of a first trial, within Optuna's ranges.
+    """Return the first trial's parameters: the YAML file's values, clipped to Optuna's ranges.
 
     Args:
         settings: settings of the YAML file.
@@ -119,7 +119,7 @@ def present(settings: Settings, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the widths of hidden layers that are tried, by their names."""
+    """Return the widths of hidden layers to try, by name."""
     widths = [*_HIDDEN, tuple(model["hidden"])]
     return {"-".join(map(str, each)): each for each in widths}
 

@@ -37,7 +37,7 @@ class Asked:
         directory: folder whose disk is measured. Default: the present folder.
         kafka: address of a Kafka broker, `host:port`. Default: None, which means that no broker is
             probed.
-        seconds: time limit for each item whose own limit is shorter. Default: 0.
+        seconds: least time limit of an item; an item's own limit may be longer. Default: 0.
     """
 
     directory: str = "."
@@ -53,7 +53,7 @@ class Line:
         state: 'ok', 'slow', 'missing', 'broken' or 'off'.
         meaning: the finding and its consequence.
         remedy: what to do, in one sentence. Default: "", which means nothing.
-        figures: numbers and names behind the line, for `--json`.
+        figures: numbers and names that the line summarizes, for `--json`.
     """
 
     state: str
@@ -73,5 +73,5 @@ class Line:
 
 
 def has_training() -> bool:
-    """Return True if this installation trains; the wheel `mindspore_rec_serving` only serves."""
+    """Return True if this installation can train: the wheel `mindspore_rec_serving` cannot."""
     return (PACKAGE / "train").is_dir()

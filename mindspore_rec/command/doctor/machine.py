@@ -95,13 +95,14 @@ def cpu_field(name: str) -> str:
 
 
 def cpu_flags() -> list[str]:
-    """Return the features of the processor, in the order of the alphabet."""
-    # The name of the field depends on the processor: an emulator may show its host's file.
+    """Return the features of the processor, in alphabetical order."""
+    # The name of the field depends on the processor. Under an emulator, the file may describe the
+    # host.
     return sorted(cpu_field("flags" if platform.machine() == "x86_64" else "Features").split())
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """Return the number of cores whose time a control group allows; None without a limit.
+    """Return the control group's limit of processor time, in cores; None if there is no limit.
 
     Args:
         root: folder with `proc` and `sys`. Default: /.
@@ -118,7 +119,7 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
 
 
 def memory_limit(root: Path = _ROOT) -> int | None:
-    """Return the bytes of memory that a control group allows; None without a limit.
+    """Return the control group's limit of memory in bytes; None if there is no limit.
 
     Args:
         root: folder with `proc` and `sys`. Default: /.

@@ -37,7 +37,7 @@ FEATURES = {
 """Features that need the packages of an extra; the probes `mpi` and `gpu` try mpi and cuda."""
 
 _FOR_SERVING = ("serving", "grpc", "kafka", "redis", "prometheus")
-# Requirements without which no command runs.
+# Requirements of all commands.
 _REQUIRED = (
     "numpy>=1.25,<2",
     "pandas>=2.1",
@@ -98,7 +98,7 @@ def _line(requirements: Sequence[str], feature: str, install: str) -> Line:
 
 
 def _packages(requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each package of requirements with its bounds. Packages in brackets have no bounds.
+    """Yield each required package and the bounds of its version; '' for a package in brackets.
 
     Example:
         >>> list(_packages(["redis[hiredis]>=5.1,<9"]))

@@ -24,7 +24,7 @@ class Probe:
 
     Attributes:
         find: the function that examines the item.
-        seconds: time after which the probe's process is ended, unless a longer time was asked for.
+        seconds: time after which the probe's process is ended, unless `--seconds` is greater.
         needed: True if the library cannot be used without the item. Default: False.
         trains: True if only training uses the item, with the native core. Default: False.
     """

@@ -33,7 +33,7 @@ _AGAIN = "Run this doctor with --only {} again, and look at the machine's log if
 
 
 def run(options: argparse.Namespace) -> Result:
-    """Print the line of each item as soon as it is known."""
+    """Print the line of each item as soon as the item's probe ends."""
     names = list(PROBES) if options.only is None else _names(options.only)
     asked = Asked(options.directory, options.kafka, options.seconds)
     lines: dict[str, Line] = {}

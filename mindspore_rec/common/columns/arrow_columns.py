@@ -211,7 +211,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
 
 
 def _ragged(values: list[Any]) -> pa.Array | None:
-    """Return lists of different lengths, or missing lists, as Arrow; None for other values."""
+    """Return an Arrow array of lists that differ in length or are partly missing, else None."""
     rows = [each for each in values if each is not None]
     if not rows or not all(isinstance(each, (list, tuple)) for each in rows):
         return None

@@ -46,13 +46,14 @@ def asked_arrays(
     The library collects the history of a `KeptHistoryColumn` from earlier rows. If the rows to
     predict have a column with the name of the `KeptHistoryColumn`, the history is read from this
     column. Otherwise the history is looked up by the row's user, and has the events before the
-    row's time. If the rows have no time, a looked-up history has all events of the user.
+    row's time. If the rows have no column of times, a looked-up history has all events of the user.
 
     Args:
         features: the pipeline.
         rows: a batch.
-        tables: tables by name, among them the tables of users. An `EventLog` may take the place of
-            a table of users. If the table of a history is missing, a looked-up history is empty.
+        tables: tables by name, including the tables of users' events. An `EventLog` may take the
+            place of a table of users. If the table of a history is missing, a looked-up history is
+            empty.
         names: names of the arrays.
 
     Raises:

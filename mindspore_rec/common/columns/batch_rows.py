@@ -29,8 +29,8 @@ class BatchRows:
     Attributes:
         names: names of the columns. If `rows` is a tuple or list, the names are '0', '1', and so
             on.
-        by_place: True if features refer to columns by place, False if by name, None if both are
-            legal.
+        by_place: True if features must refer to columns by place, False if features must refer to
+            columns by name, None if both are legal.
         keys: the `SharedKeys` of the batch, which all outputs of a pipeline use.
 
     Raises:

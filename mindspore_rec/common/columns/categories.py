@@ -28,7 +28,8 @@ def as_categories(values: pa.Array, kind: str | None) -> pa.Array:
     """Return categories as texts or as whole numbers.
 
     Args:
-        values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of them.
+        values: texts, integers, bools or whole floats ``[B]``, or a dictionary array of such
+            values.
         kind: 'text' or 'whole'. Texts that are not whole numbers become missing, and False and True
             become 0 and 1. None and 'key' leave the values unchanged.
 
@@ -79,7 +80,7 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
 
 
 def _without_words(texts: pa.Array) -> pa.Array:
-    """Return texts with 0 and 1 in place of the words false and true."""
+    """Return texts in which '0' replaces the word false and '1' replaces the word true."""
     for number, word in enumerate(("false", "true")):
         is_word = pc.match_substring_regex(texts, rf"(?i)^\s*{word}\s*$")
         texts = pc.if_else(is_word, str(number), texts)
@@ -90,7 +91,7 @@ def values_of_type(kind: pa.DataType, separator: str | None = None) -> str | Non
     """Return 'text' or 'whole', the type of categories; None if the Arrow type decides neither.
 
     Args:
-        kind: Arrow type of the column, or of its lists.
+        kind: Arrow type of the column, such as a list type for a column of lists.
         separator: text between the values of a list in a column of texts.
 
     Example:

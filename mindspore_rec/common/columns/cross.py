@@ -25,7 +25,8 @@ class Cross(JointFeature):
     """Hash the values of several columns together to one key per row.
 
     The key depends only on `field`, the keys of the parts and the parts' order. A missing value has
-    the key that its part returns for missing values, and is combined like any other value.
+    the key that the column's transform returns for missing values. This key is combined like any
+    other key.
 
     Args:
         parts: two to four transforms to keys, such as `Category`, `TimePart` or `QuantileBucket`.

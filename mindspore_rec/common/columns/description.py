@@ -61,8 +61,8 @@ _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     MixedScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
     QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
 }
-# Arguments that transforms of earlier versions lacked. If one of these arguments is None, a
-# description omits the argument, so that earlier versions can read the description.
+# Arguments that transforms of earlier versions lacked. A description omits an argument that is None
+# and in `_LATER`, so that earlier versions can read the description.
 _LATER = ("values", "unit", "format")
 _NESTED = ("parts", "labels", "others")  # arguments of TargetStatistics that are transforms
 _BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}

@@ -42,11 +42,11 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for all uses. The uses are tables
-    (`create_table(specs=)`), training (`FeatureBatches`, or the transform of a `StreamingDataset`),
-    feature workers, evaluation and the `Predictor`. The pipeline's state is the statistics that its
-    transforms have learned. A call of the pipeline updates the statistics; `apply` does not.
-    `TargetStatistics` learn only by `fit`, `fit_statistics` and `merge_statistics`.
+    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
+    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
+    the `Predictor`. The pipeline's state is the statistics that its transforms have learned.
+    Calling the pipeline updates its statistics; calling `apply` does not. `TargetStatistics` learn
+    only by `fit`, `fit_statistics` and `merge_statistics`.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple or list of
     columns (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches
@@ -132,7 +132,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def _on_threads(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        """Return the results of calls, like `map`. After an error, no call is still running."""
+        """Return the results of calls, like `map`. Errors are raised after all calls have ended."""
         assert self._pool is not None
         made = [self._pool.submit(function, *each) for each in zip(*arguments, strict=True)]
         wait(made)
@@ -308,7 +308,7 @@ class FeaturePipeline:
 
         Args:
             names: names of the columns of the batches.
-            with_time: whether the event time is read and made.
+            with_time: True to include the event time.
             training: whether a network trains on the batches. Default: False.
 
         Raises:
@@ -335,7 +335,8 @@ class FeaturePipeline:
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
         """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
 
-        The columns suffice to predict. Training also needs the columns of labels and of the time.
+        For predictions, these columns suffice. Training also needs the columns of labels and of the
+        time.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -356,10 +357,10 @@ class FeaturePipeline:
         )
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline; its first array is a new array with the rows' times.
+        """Return a copy of this pipeline with a further first array that contains the rows' times.
 
-        A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
-        state with this pipeline.
+        A feature worker sends the arrays of the copy. The copy shares its learned state with this
+        pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.
@@ -374,8 +375,8 @@ class FeaturePipeline:
     def by_rows(self) -> FeaturePipeline:
         """Return a copy whose arrays all have one element per row, which can be sent as columns.
 
-        Each column of a history then is one column of lists, without offsets. The copy shares its
-        learned state with this pipeline.
+        In the copy, each column of a history is one column of lists, without offsets. The copy
+        shares its learned state with this pipeline.
         """
         made = copy.copy(self)
         made._outputs = [output.by_rows() for output in self._outputs]
@@ -397,16 +398,16 @@ class FeaturePipeline:
 
     @property
     def kept(self) -> list[KeptEvents]:
-        """The members that make the events for each `KeptHistoryColumn`, one member per history."""
+        """The features that make the events of the `KeptHistoryColumn` objects, one per history."""
         members = (each for output in self._outputs for each in output.members)
         return [each for each in members if isinstance(each, KeptEvents)]
 
     def received(self) -> FeaturePipeline:
         """Return a pipeline for the arrays that a feature worker made with `with_times()`.
 
-        The new pipeline declares the same tables, thresholds and event time, and learns nothing.
-        The new pipeline passes the arrays on unchanged, but converts the lists of histories to
-        values and offsets.
+        The new pipeline declares the tables, thresholds and event time of this pipeline, and learns
+        nothing. The new pipeline passes the arrays on unchanged, but converts the lists of
+        histories to values and offsets.
         """
         made = copy.copy(self)
         made._outputs = [output.received() for output in self._outputs]
@@ -446,9 +447,9 @@ class FeaturePipeline:
         return self
 
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> FeaturePipeline:
-        """Let the `TargetStatistics` learn from batches, and forget what they learned before.
+        """Replace the state of the `TargetStatistics` by statistics of batches of rows.
 
-        The time intervals of statistics of the past stay as `fit` made them.
+        The time intervals of statistics of kind 'past' do not change after `fit`.
 
         Args:
             batches: batches of the rows on which a network trains.
@@ -485,12 +486,12 @@ class FeaturePipeline:
         return self
 
     def merge_statistics(self, states: Iterable[Mapping[str, Any]]) -> FeaturePipeline:
-        """Let the `TargetStatistics` learn what other pipelines learned, and forget their own rows.
+        """Replace the state of the `TargetStatistics` by the merged states of other pipelines.
 
         Args:
-            states: states of other pipelines. Each other pipeline first got the time intervals of
-                this pipeline by `fit` or `load_state_dict`, and then read a part of the rows by
-                `fit_statistics`.
+            states: states of other pipelines. Each of these pipelines must first get the time
+                intervals of this pipeline, by `fit` or `load_state_dict`, and then learn from a
+                part of the rows by `fit_statistics`.
 
         Returns:
             This object.
@@ -548,7 +549,7 @@ class FeaturePipeline:
         """Return a copy of this pipeline with another state. This pipeline keeps its own state.
 
         Raises:
-            TypeError, ValueError, KeyError: as for `load_state_dict`.
+            TypeError, ValueError, KeyError: see `load_state_dict`.
         """
         made = copy.copy(self)
         made._outputs = copy.deepcopy(self._outputs)
@@ -636,12 +637,12 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
 
 
 def _read_by(member: FeatureSpec | Feature) -> tuple[str | int, ...]:
-    """Return the columns that a member reads to predict."""
+    """Return the columns that a feature reads to predict."""
     return (member.column,) if isinstance(member, FeatureSpec) else member.columns
 
 
 def _columns(output: Output) -> list[Any]:
-    """Return the column of each member, or a list of columns if the member reads several."""
+    """Return the column of each feature, or a list of columns for a feature that reads several."""
     read = [_read_by(member) for member in output.members]
     return [each[0] if len(each) == 1 else list(each) for each in read]
 

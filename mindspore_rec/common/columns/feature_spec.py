@@ -59,16 +59,16 @@ class FeatureSpec:
             batch. Default: `name`.
         access_threshold: number of occurrences at which a key is admitted, at most 2**30 - 1. A key
             is admitted in the batch in which its count reaches `access_threshold`. With a threshold
-            of 0, admission is on, counts are frozen, and no new key is admitted. With a threshold
-            of None or -1, admission is off.
+            of 0, admission is on, but counts do not change, and no new key is admitted. With a
+            threshold of None or -1, admission is off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
             evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
         is_timestamp: True if the column is the time of the events, in seconds since 1970 or as
             datetime64. A timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, 1 to 2**31 - 1. Default: any number.
         faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
-            admission and for eviction by frequency, 1 to 2**20. Rec SDK calls the weight the
-            coefficient of "feature admission and eviction". Default: 1.
+            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, "faae" stands for
+            "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`; for a timestamp, `Times`. The transform names the column, so
             `index_key` must be left out. Default: integers are their own keys, and strings are
@@ -212,9 +212,9 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
     Raises:
         TypeError: `specs` is of an unsupported type.
-        ValueError: there is no feature that is not a timestamp, two features have the same name,
-            two features are timestamps, two features of a table have different thresholds, or a
-            table evicts by age and no feature is the timestamp.
+        ValueError: there are no features or all features are timestamps, two features have the same
+            name, two features are timestamps, two features of a table have different thresholds, or
+            a table evicts by age and no feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])

@@ -89,7 +89,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
         where: text before the word "must" in error messages.
 
     Raises:
-        TypeError, ValueError: as for `category_keys`.
+        TypeError, ValueError: see `category_keys`.
 
     Example:
         >>> int(keys_of("C1", pa.array(["68fd1e64"]), "column 'C1' must")[0])
@@ -185,7 +185,7 @@ def whole_floats(where: str, values: pa.Array) -> pa.Array:
         values: floats ``[B]``. NaN is a missing value.
 
     Raises:
-        TypeError: a float is not whole, or is so large that it is not exactly one integer.
+        TypeError: a float is not whole, or is too large to be an exact integer.
     """
     numbers = values.to_numpy(zero_copy_only=False)  # NaN if one is missing
     there = ~np.isnan(numbers)

@@ -81,7 +81,7 @@ class HistoryValues(Feature):
     Args:
         column: lists of strings or numbers, or texts if there is a `separator`. A missing list is
             empty.
-        values: how the values are read. None, 'text', 'whole' or 'key': as keys, as for `Category`.
+        values: how the values are read. None, 'text', 'whole' or 'key': as keys; see `Category`.
             'float32': as numbers; a missing number becomes 0. 'int64': as whole numbers; timestamps
             and dates become whole seconds since 1970. Default: None.
         field: text that salts the hash of keys. Default: the column's name.
@@ -124,7 +124,7 @@ class HistoryValues(Feature):
         kind = values.type
         is_single = not (pa.types.is_nested(kind) or is_text(kind) or pa.types.is_null(kind))
         if self.separator is not None and is_single and self.are_numbers:
-            # A reader infers numbers for a column of texts if each row has only one value.
+            # If each row of a column of texts has only one value, a reader may infer numbers.
             there = values.is_valid().to_numpy(zero_copy_only=False)
             return np.concatenate([[0], np.cumsum(there, dtype=np.int64)]), values.drop_null()
         return values_of_lists(self.column, values, self.separator)
@@ -152,7 +152,7 @@ class HistoryValues(Feature):
     def _numbers(self, values: pa.Array) -> pa.Array:
         """Return numbers, parsed from texts if needed.
 
-        Missing values and texts such as 'n/a' become missing.
+        Texts such as 'n/a' become missing values.
         """
         values = decoded(values)
         if not is_text(values.type):
@@ -251,7 +251,7 @@ def kept_values(
 
 
 def ragged(values: Any, offsets: Any) -> pa.Array:
-    """Return lists of any length as one column, for a data frame of Arrow or a dict of columns.
+    """Return lists of any length as one Arrow array, for a data frame or a dict of columns.
 
     Args:
         values: the values of all lists, one list after another, ``[N]``: a NumPy or Arrow array.
@@ -259,7 +259,8 @@ def ragged(values: Any, offsets: Any) -> pa.Array:
             ``offsets[i + 1] - 1``. The first offset is 0, and the last offset is N.
 
     Returns:
-        Arrow array of B lists, which shares the memory of int64 offsets and of numbers.
+        Arrow array of B lists, which shares memory with `offsets` of type int64 and with `values`
+        that are numbers.
 
     Raises:
         TypeError: offsets are not whole numbers, or values are of a type that Arrow lacks.

@@ -67,7 +67,7 @@ class JointFeature(Feature):
         Args:
             values: `training_columns`, ``[B]``.
             learn: True to let the statistics first learn from the values.
-            keys: as for `apply`.
+            keys: see `apply`.
         """
         return self.apply(values, learn, keys)
 

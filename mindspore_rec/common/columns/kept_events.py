@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of rows, and the histories that follow from them: the last events of each user."""
+"""Events of rows, and histories: the last events of each user."""
 
 from __future__ import annotations
 
@@ -83,20 +83,21 @@ class Events:
 class KeptEvents(JointFeature):
     """The user, the time and the values of each row, from which the library collects histories.
 
-    The array is int64 ``[B, 3 + V]`` for V values without the time: the time in seconds, 1 for an
-    event or 0 for another row, the user's key, and the values. If the user is missing, the second
-    number is -1: the row has no history, and is no event.
+    The array is int64 ``[B, 3 + V]``, where V is the number of values other than the time. Each row
+    contains the time in seconds, 1 if the row is an event or 0 if not, the user's key, and the
+    values. If the user of a row is missing, the row's second number is -1: the row has no history
+    and is not an event.
 
     Args:
         user: transform of the user to a key.
         time: transform of the time to seconds.
-        values: transforms of the values that a history has; None for the time.
-        history: length of the histories, and transforms of lists of values, for rows that contain
-            their own history.
+        values: a transform for each value of an event; None for a value that is the event's time.
+        history: the `History`: the greatest length, and transforms for rows that contain their
+            history as lists.
         only: transform of a label; only rows with label 1 are events. Default: None, which means
             that all rows are events.
         idle_seconds: seconds without an event, after which a user's history is empty. Default: 0,
-            which means never.
+            which means that no pause empties a history.
     """
 
     dtype = np.int64
@@ -153,7 +154,7 @@ class KeptEvents(JointFeature):
         return np.stack([np.asarray(each, np.int64) for each in columns], axis=1)
 
     def asked(self, users: pa.Array, times: pa.Array | None) -> np.ndarray:
-        """Return rows that ask for the histories of users, and are not events themselves.
+        """Return an array that requests the histories of users, in which no row is an event.
 
         Args:
             users: values of the user's column, ``[B]``.
@@ -189,7 +190,7 @@ def _as_int64(values: np.ndarray) -> np.ndarray:
 def _keep(
     feature: KeptEvents, rows: np.ndarray, index: np.ndarray, events: np.ndarray, clock: int
 ) -> tuple[Events, int]:
-    """Return the events before each row's time, and add the rows' events to the users' rows."""
+    """Return each row's history, and add the events to the users' rows of the table."""
     idle = 0 if (events[:, _TIME] == _LATEST).any() else feature.idle_seconds
     offsets, times, values, clock = _native.keep_events(
         rows,
@@ -205,7 +206,7 @@ def _keep(
 
 
 def _users_in(events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct users of events, ascending, and the index of each row's user or -1."""
+    """Return the distinct users, ascending, and the index of each row's user; -1 without a user."""
     known = events[:, _IS_EVENT] != _UNKNOWN
     users, places = np.unique(events[known, _USER], return_inverse=True)
     index = np.full(len(events), -1, np.int64)
@@ -223,12 +224,12 @@ class _Ahead:
 class EventState:
     """The last events of each user, in the rows of a table.
 
-    Batches may be read ahead of the training. The histories of a batch follow from the events of
-    all batches that were read before. The events of a batch are written to the table when the batch
-    is trained.
+    Batches may be read ahead of the training. The histories of a batch contain events of all
+    batches that were read before the batch. The events of a batch are written to the table when the
+    network trains on the batch.
 
     Args:
-        feature: the events and the lengths of histories.
+        feature: the `KeptEvents`, with the length of the histories.
         table: a table with a row per user.
     """
 
@@ -262,8 +263,8 @@ class EventState:
     def clock(self) -> int:
         """Latest time of all rows that were read.
 
-        The table does not store times before 1970. So a time before 1970 is returned only if it is
-        the latest time of batches that were read ahead.
+        The table does not store times before 1970. So `clock` is before 1970 only if batches have
+        been read but not trained, and their latest time is before 1970.
         """
         if self._ahead:
             return self._ahead[-1].clock
@@ -274,7 +275,7 @@ class EventState:
         self._ahead.clear()
 
     def asked(self, events: np.ndarray) -> Events:
-        """Return the histories of rows that `KeptEvents.asked` made; nothing is changed."""
+        """Return the histories for the result of `KeptEvents.asked`; the state does not change."""
         return asked_of(self.feature, self.table, events)
 
     def all_events(self, users: np.ndarray) -> np.ndarray:
@@ -323,7 +324,7 @@ class EventState:
 
 
 def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
-    """Return the histories of rows that `KeptEvents.asked` made; the table is not changed."""
+    """Return the histories for the result of `KeptEvents.asked`; the table does not change."""
     order = np.argsort(events[:, _TIME], kind="stable")  # no row's answer depends on a later row
     users, index = _users_in(events[order])
     rows = table.read_rows(users)
@@ -332,20 +333,20 @@ def asked_of(feature: KeptEvents, table: Any, events: np.ndarray) -> Events:
 
 
 def _in_full_length(rows: np.ndarray, feature: KeptEvents) -> np.ndarray:
-    """Return rows in the layout of histories that are twice as long."""
+    """Return rows in the layout for histories of twice the length."""
     made = np.zeros((len(rows), row_floats(2 * feature.length, len(feature.stored))), np.float32)
     made[:, : rows.shape[1]] = rows
     return made
 
 
 class EventLog:
-    """All events of rows of a file, to find the histories of the rows in any order.
+    """All events of a file's rows, for finding the histories of the rows in any order.
 
-    An event takes at most 48 bytes, plus 8 bytes per value. A user takes 16 bytes. Making the log
-    needs further memory for sorting.
+    The log takes at most 48 bytes of memory per event, 8 bytes per value of an event, and 16 bytes
+    per user. Making the log needs further memory for sorting.
 
     Args:
-        feature: the events and the lengths of histories.
+        feature: the `KeptEvents`, with the length of the histories.
         events: events of all rows, in the order of the rows; see `KeptEvents`.
         state: events of earlier data. An event that is also in `events`, with the same user, time
             and values, counts once. Default: None.
@@ -374,7 +375,8 @@ class EventLog:
         place = np.searchsorted(self._users, rows[:, _USER])
         time = np.searchsorted(self._times, rows[:, _TIME])
         self._ranks = place * (len(self._times) + 1) + time
-        # For each event, its session's first event. A session ends at a pause that is too long.
+        # For each event, the first event of the event's session. A pause of more than
+        # `idle_seconds` ends a session.
         begins = np.zeros(len(rows), np.int64)
         begins[self._starts] = self._starts
         if feature.idle_seconds and len(rows):
@@ -384,7 +386,7 @@ class EventLog:
         self._begins = np.maximum.accumulate(begins)
 
     def write(self, state: EventState, rows_at_once: int = 8192) -> None:
-        """In a state, replace the events of the users of this log.
+        """Write the events of this log's users to a state, in place of the users' events there.
 
         Writing the log of the same rows again does not change the state.
         """

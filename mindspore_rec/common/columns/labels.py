@@ -121,7 +121,7 @@ def bool_of(column: str | int, positive: Any) -> bool:
     """Return the bool that a `positive` value means for a column of bools.
 
     Raises:
-        ValueError: the value means no bool.
+        ValueError: the value does not mean True or False.
 
     Example:
         >>> bool_of("bought", "True"), bool_of("bought", 0)
@@ -142,7 +142,7 @@ def as_group_keys(column: str, values: pa.Array, kind: str | None = None) -> np.
     Args:
         column: name of the column.
         values: texts or whole numbers ``[B]``.
-        kind: 'text' or 'whole', as for `Category`. Default: None.
+        kind: 'text' or 'whole'; see `Category`. Default: None.
     """
     where = f"column {column!r} must"
     return keys_of(column, as_categories(values_array(where, values), kind), where)

@@ -33,7 +33,7 @@ class Categories(Feature):
         separator: text between the values, if the column consists of texts such as 'a|b|c'. An
             empty text is an empty list. Default: None, which means that the column consists of
             lists.
-        values: 'text' or 'whole', as for `Category`. Default: None.
+        values: 'text' or 'whole'; see `Category`. Default: None.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -90,7 +90,7 @@ class Words(Categories):
 
     Args:
         column: texts. A missing text has no words.
-        length: number of keys of a row, as for `Categories`. Default: 20.
+        length: number of keys of a row; see `Categories`. Default: 20.
         field: text that salts the hash. Default: the column's name.
 
     Example:
@@ -163,6 +163,6 @@ def _split(values: pa.Array, separator: str | None) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Return single values as texts. A reader infers texts for a column such as '7' and '8|9' only
-    if one of the rows has several values."""
+    """Return single values as texts. If no row of a column such as '7' and '8|9' has several
+    values, a reader may infer numbers."""
     return as_categories(values, "text")

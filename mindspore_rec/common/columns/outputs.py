@@ -58,12 +58,12 @@ class Output(ABC):
 
     @property
     def specs(self) -> list[FeatureSpec]:
-        """Members that are FeatureSpec objects, each with a table."""
+        """Features that are FeatureSpec objects, each with a table."""
         return [each for each in self.members if isinstance(each, FeatureSpec)]
 
     @property
     def transforms(self) -> list[Feature | None]:
-        """The transform of each member; None for a FeatureSpec without a transform."""
+        """The transform of each feature; None for a FeatureSpec without a transform."""
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
 
     @property
@@ -80,13 +80,13 @@ class Output(ABC):
         return MadeOutput(self.name)
 
     def with_lists(self) -> Output:
-        """Return an output for rows that contain the histories, in place of events."""
+        """Return an output that reads histories from the rows, in place of collected events."""
         return self
 
     def make_all(
         self, rows: BatchRows, learn: bool, call: Map, training: bool = False
     ) -> dict[str, Any]:
-        """Return the arrays by name; arguments and errors are as for `make`."""
+        """Return the arrays by name; for arguments and errors, see `make`."""
         return {self.name: self.make(rows, learn, call, training)}
 
     @abstractmethod
@@ -126,7 +126,7 @@ class StackedOutput(Output):
         self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
 
     def with_lists(self) -> Output:
-        """Return an output that reads a history's lists, if the only member is `KeptEvents`."""
+        """Return an output that reads a history's lists, if the only feature is `KeptEvents`."""
         first = self.members[0]
         if isinstance(first, KeptEvents) and len(self.members) == 1:
             return RaggedOutput(offsets_name(first.name), first.history)
@@ -135,8 +135,8 @@ class StackedOutput(Output):
     def make(self, rows: BatchRows, learn: bool, call: Map, training: bool = False) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
         count = _row_count(self.members[0], rows)
-        # The array is column-major while columns are written. The copy at the end makes the array
-        # row-major.
+        # The array is column-major while columns are written. The last statement copies the array
+        # to row-major order.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
 
@@ -174,9 +174,11 @@ class RaggedOutput(Output):
 
     Args:
         name: name of the offsets.
-        history: the columns, and the greatest number of events.
-        names: names of the arrays with values. Default: by the columns, as `values_name`.
-        are_lists: True to make a column of lists per member, and no offsets. Default: False.
+        history: columns of the history, and the greatest number of events of a row.
+        names: names of the arrays with values. Default: the names that `values_name` gives the
+            columns.
+        are_lists: True to make one column of lists for each column of the history, without offsets.
+            Default: False.
     """
 
     def __init__(
@@ -262,10 +264,10 @@ def _check_lengths(
 
 
 def _of_fixed_size(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return lists of one length as fixed-size lists, other columns unchanged.
+    """Return lists of equal length as fixed-size lists, and any other column unchanged.
 
     Raises:
-        ValueError: lists are missing, or have several lengths.
+        ValueError: lists are missing or differ in length.
     """
     column = values_array(f"column {name!r} must", column)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
@@ -313,11 +315,11 @@ def is_single(column: Any) -> bool:
 
 
 def column_of(member: Member, rows: BatchRows) -> str:
-    """Return the name of a member's column in a batch.
+    """Return the name of a feature's column in a batch.
 
     Raises:
-        ValueError: the batch lacks the column, or the member refers to a column by place although
-            the batch has names, or by name although the batch is a tuple.
+        ValueError: the batch lacks the column, or the feature refers to a column by place but the
+            batch has names, or by name but the batch is a tuple.
     """
     if isinstance(member, FeatureSpec):
         name = rows.name_of(member.column)
@@ -331,10 +333,10 @@ def column_of(member: Member, rows: BatchRows) -> str:
 
 
 def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[str]:
-    """Return the names of all columns in a batch that a member reads.
+    """Return the names of all columns in a batch that a feature reads.
 
     Args:
-        member: the member.
+        member: the feature.
         rows: the batch.
         training: True if a network trains on the rows. Default: False.
 
@@ -348,7 +350,7 @@ def columns_of(member: Member, rows: BatchRows, training: bool = False) -> list[
 
 
 def fit_values(member: Member, rows: BatchRows) -> pa.Array:
-    """Return the argument of the method `fit` of a member's transform."""
+    """Return the argument of the method `fit` of a feature's transform."""
     if isinstance(member, JointFeature):
         return _joint(member.fit_columns, rows)
     return rows.arrow(column_of(member, rows))
@@ -398,7 +400,7 @@ def _row_count(member: Member, rows: BatchRows) -> int:
 def _values(
     output: str, member: Member, rows: BatchRows, learn: bool, training: bool
 ) -> np.ndarray:
-    """Return values ``[B]`` or ``[B, width]`` of a member whose column has one value per row."""
+    """Return values ``[B]`` or ``[B, width]`` of a feature whose column has one value per row."""
     if isinstance(member, FeatureSpec):
         keys = _spec_keys(member, rows, learn)
         if keys.size != len(keys):

@@ -35,9 +35,9 @@ class QuantileScale(Number):
 
     Args:
         column: numbers.
-        buckets: number of intervals between quantiles, 2 to 65536. Both the quantiles of all
-            numbers and the quantiles of the distinct numbers have `buckets` intervals. Default:
-            256.
+        buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
+            have `buckets` intervals, and the quantiles of the distinct numbers have `buckets`
+            intervals too. Default: 256.
         sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
             Default: 10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
@@ -186,8 +186,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Use the quantiles of all values and the quantiles of the distinct values. In a column of
-        # mostly 0, most quantiles of all values are 0.
+        # Use the quantiles of all values and the quantiles of the distinct values. If most values
+        # of a column are 0, most quantiles of the values are 0.
         distinct = np.unique(ordered)
         points = np.union1d(_spread(ordered, self.buckets), _spread(distinct, self.buckets))
         below = np.searchsorted(ordered, points, "left")
@@ -223,12 +223,12 @@ class QuantileScale(Number):
 class MixedScale(QuantileScale):
     """Replace numbers by the mean of their quantiles among all numbers and among distinct numbers.
 
-    A `QuantileScale` of a column of mostly 0 places all other numbers close together near the end
-    of the range. The quantile among the distinct numbers counts each number once, so the mean of
-    both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and their
-    keys are formed as in a `QuantileScale`.
+    In a column that is mostly 0, a `QuantileScale` places all other numbers close together near the
+    end of the range. The quantile among the distinct numbers counts each number once, so the mean
+    of both quantiles keeps numbers other than 0 apart. The results are from -1 to 1. Buckets and
+    their keys are formed as in a `QuantileScale`.
 
-    Args: as for `QuantileScale`.
+    Args: see `QuantileScale`.
 
     Example:
         >>> gains = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 4.0]
@@ -242,9 +242,9 @@ class MixedScale(QuantileScale):
 
 
 class QuantileBucket(QuantileScale):
-    """Transform numbers to keys of their buckets between quantiles: a `QuantileScale` for tables.
+    """Transform each number to the key of its bucket, an interval between two quantiles.
 
-    Args: as for `QuantileScale`.
+    Args: see `QuantileScale`.
 
     Example:
         >>> bucket = QuantileBucket("age", buckets=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms that scale numbers by statistics of all numbers read so far.
+"""Transforms that scale numbers by statistics of all learned numbers.
 
 The statistic first learns from a batch; then the batch is scaled. Statistics are part of the
 pipeline's state. So even after a restart, the same rows in the same batches give the same numbers.
@@ -25,8 +25,8 @@ class MinMaxScale(Number):
 
     Args:
         column: numbers.
-        low: the least value. Default: None, which means the least value so far.
-        high: the greatest value. Default: None, which means the greatest value so far.
+        low: the least value. Default: None, which means the least learned value.
+        high: the greatest value. Default: None, which means the greatest learned value.
         missing: result for a missing value, NaN, or a number beyond the range of float32 (default
             0).
 
@@ -73,7 +73,7 @@ class MinMaxScale(Number):
         return numbers
 
     def state_dict(self) -> list[float] | None:
-        """Return the least and the greatest value so far; an empty list before the first value."""
+        """Return the least and the greatest learned value; an empty list before the first value."""
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
@@ -92,13 +92,13 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scale to ``log(1 + max(x, 0))``, optionally scaled to [0, 1] by the range so far.
+    """Take ``log(1 + max(x, 0))``, and optionally scale the logarithms to [0, 1] by their range.
 
     Args:
         column: numbers, for example counts.
-        running: True to scale the logarithms to [0, 1]: the least logarithm so far becomes 0, and
+        running: True to scale the logarithms to [0, 1]: the least learned logarithm becomes 0, and
             the greatest becomes 1 (default False).
-        missing: as for `MinMaxScale`.
+        missing: see `MinMaxScale`.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -124,7 +124,7 @@ class LogScale(MinMaxScale):
         return super()._scaled(numbers, there, learn)
 
     def state_dict(self) -> list[float] | None:
-        """Return the least and greatest logarithm so far; None if `running` is False."""
+        """Return the least and the greatest learned logarithm; None if `running` is False."""
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
@@ -141,14 +141,14 @@ class LogScale(MinMaxScale):
 
 
 class StandardScale(Number):
-    """Scale to ``(x - mean) / deviation`` over all values so far; 0 if all values are equal.
+    """Scale to ``(x - mean) / deviation`` over all learned values; 0 if all values are equal.
 
     Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979). The merge stays
     precise over a long stream.
 
     Args:
         column: numbers.
-        missing: as for `MinMaxScale`. The default, 0, is the scaled mean.
+        missing: see `MinMaxScale`. The default, 0, is the scaled mean.
 
     Example:
         >>> import pyarrow as pa

@@ -16,7 +16,7 @@ from mindspore_rec.common.columns.transforms import Category, Feature, Key, Time
 
 __all__ = ["SharedKeys"]
 
-# Transforms whose result depends only on the column's values and on these attributes.
+# Attributes of each transform that, together with the column's values, decide the result.
 _SETTINGS: dict[type[Feature], attrgetter] = {
     Category: attrgetter("column", "field", "values"),
     Key: attrgetter("column"),
@@ -28,9 +28,10 @@ _SETTINGS: dict[type[Feature], attrgetter] = {
 class SharedKeys:
     """Keys of one batch. Transforms with the same settings compute the keys of a column once.
 
-    The ids of a network, the statistics of labels, the folds of these statistics and crosses read
-    the same columns. Only `Category`, `Key`, `Times`, `TimePart`, and a `Cross` of them share their
-    values. Any other transform, such as a transform that learns, computes its values at each call.
+    The same columns are read for the ids of a network, for the statistics of labels, for the folds
+    of these statistics, and for crosses. Only the transforms `Category`, `Key`, `Times` and
+    `TimePart`, and a `Cross` of these transforms, share values. Any other transform, such as a
+    transform that learns, computes its values at each call.
 
     Example:
         >>> keys, ages = SharedKeys(), pa.array([30, 40])

@@ -44,10 +44,10 @@ def tables_of_features(
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:
-    """Return `tables_of_features` for a network's tables. Error messages mention the network.
+    """Return `tables_of_features` for the tables of a network, with errors about the network.
 
     Raises:
-        ValueError: as for `tables_of_features`.
+        ValueError: see `tables_of_features`.
     """
     try:
         return list(tables_of_features(specs, tables))

@@ -36,26 +36,27 @@ class TargetStatistics(JointFeature):
 
     For each part and label, there is one number: the difference between the mean label of the rows
     with the value and the mean label of all rows. The mean label of the value is smoothed, so the
-    number is near 0 for a value with few rows, and 0 for an unknown value. The number is ``tanh(d /
-    2)``. For a label with two values, ``d`` is the difference of the log odds. For a label that is
-    a number, ``d`` is the difference in standard deviations. The last number of a part is derived
-    from the logarithm of the value's number of rows. All numbers are between -1 and 1.
+    difference is near 0 for a value with few rows, and 0 for an unknown value. The number is
+    ``tanh(d / 2)``. For a label with two values, ``d`` is the difference of the log odds. For a
+    label that is a number, ``d`` is the difference in standard deviations. The last number of a
+    part is the scaled logarithm of the number of rows with the value. All numbers are between -1
+    and 1.
 
     The statistics of a row on which a network trains (`apply_training`) never include the row's own
     label. With 'folds', the values of a row's columns decide which of 5 folds contains the row, and
-    the row's numbers are computed from the rows in the other folds. With 'past', the time of the
-    fitted rows is divided into at most 20 intervals of about equal numbers of rows, and the numbers
-    of a row are computed from the rows in earlier intervals. The numbers for predictions (`apply`)
-    are computed from all rows. `apply` and `apply_training` never learn. So, for one learned state,
-    the numbers depend only on the content of the row.
+    the row's numbers are computed from the rows in the other folds. With 'past', the times of the
+    fitted rows are divided into at most 20 intervals of about equal numbers of rows. The numbers of
+    a row are then computed from the rows in earlier intervals. The numbers for predictions
+    (`apply`) are computed from all rows. `apply` and `apply_training` never learn. So, for one
+    learned state, the numbers depend only on the content of the row.
 
     Args:
         parts: transforms to one key per row, such as `Category` and `Cross`.
         labels: transforms of the labels: `Label` for a label with two values; a transform to a
             number, such as `Number`, for a label that is a number.
         others: with 'folds', transforms whose values decide the fold of a row. For each part,
-            `others` must read a column that the part does not read. With 'past', the transform
-            `Times`.
+            `others` must read a column that the part does not read. With 'past', a `Times`
+            transform of the rows' times.
         by: 'folds' or 'past'.
         weight: transform of the weight of a row. Default: None, which means that each row counts
             once.
@@ -177,7 +178,7 @@ class TargetStatistics(JointFeature):
                 )
 
     def add(self, values: pa.StructArray, weights: np.ndarray | None = None) -> None:
-        """Learn from further rows. All rows count only after the next call of `settle`.
+        """Learn from further rows. The statistics include the rows only after a call of `settle`.
 
         The intervals of time do not change.
 
@@ -200,8 +201,8 @@ class TargetStatistics(JointFeature):
         keys = [_applied(part, values, shared) for part in self.parts]
         made = tuple(ValueSums.of(each, places, sums, self._count) for each in keys)
         self._waiting = (*self._waiting, made)
-        # The time of a merge grows with the size of the result. So new rows are merged only when
-        # there are as many new rows as rows in the result.
+        # The time of a merge grows with the size of the result. So new sums are merged only when
+        # there are more new sums than merged sums.
         if sum(map(_pairs, self._waiting)) > _pairs(self._values):
             self.settle()
 
@@ -282,7 +283,7 @@ class TargetStatistics(JointFeature):
         Args:
             part: index of the part.
             sums: sums over the rows with the value, ``[B, 1 + labels]``.
-            rows: sums over the rows of all values, ``[B or 1, 1 + 2 * labels]``.
+            rows: sums over all rows, whatever their values, ``[B or 1, 1 + 2 * labels]``.
             more: number of all rows, divided by the number of rows that the sums include.
         """
         tasks = len(self.labels)

@@ -56,9 +56,9 @@ class TensorSpec:
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
         offsets: name of another input, of shape [-1], that contains the position of each row's
-            first value. Offsets are needed if rows have different numbers of values. With offsets,
-            the first dimension counts the values of all rows. Default: None, which means that the
-            first dimension counts rows.
+            first value. Offsets are needed if rows have different numbers of values. If an input
+            has offsets, its first dimension counts the values of all rows. Default: None, which
+            means that the first dimension counts rows.
 
     Raises:
         ValueError: the datatype is unknown, the shape is empty, or a size is below -1.
@@ -132,8 +132,8 @@ def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
 
     Raises:
         TypeError: an element is neither a TensorSpec nor a text.
-        ValueError: a text is not a spec, or an input's offsets are not an integer input of shape
-            [-1].
+        ValueError: a text cannot be parsed, or the offsets of an input are not an integer input of
+            shape [-1].
 
     Example:
         >>> [spec.shape for spec in parsed_specs(["ids:INT64:-1,26"])]
@@ -167,7 +167,7 @@ def _check_offsets(specs: Sequence[TensorSpec]) -> None:
 
 
 def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Check the offsets: the inputs that contain the position of each row's first value.
+    """Check the inputs that are offsets, that is, the position of each row's first value.
 
     Args:
         specs: the specs of all inputs.

@@ -78,7 +78,7 @@ class Feature(ABC):
     def fit(self, values: Any) -> Any:
         """Learn from all values in one call.
 
-        A transform that has already learned may also add these values to its statistics.
+        If `fit` is called again, a transform may add the new values to its statistics.
 
         Args:
             values: the column, an Arrow array ``[N]``.
@@ -240,7 +240,8 @@ class TimePart(Feature):
     Args:
         column: times in UTC: numbers, Arrow timestamps or dates, or texts. Missing times,
             unreadable texts and times outside the years 1 to 9999 have one separate key.
-        part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
+        part: "minute", "hour", "weekday" (Monday is 0), "day" (of the month, from 0) or "month"
+            (from 0).
         unit: unit of numbers, since 1970: "s", "ms", "us" or "ns". Default: "s".
         format: format of texts in the notation of `strptime`, or "iso". Default: None, which means
             that texts are in ISO 8601.
@@ -279,8 +280,8 @@ class TimeCycle(Feature):
     """Transform times to sine and cosine of a part such as the hour, so that 23:59 is next to 0:00.
 
     Args:
-        column: times, as for `TimePart`. Sine and cosine are 0 if the time is missing.
-        part, unit, format: as for `TimePart`.
+        column: times; see `TimePart`. Sine and cosine are 0 if the time is missing.
+        part, unit, format: see `TimePart`.
 
     Example:
         >>> TimeCycle("time", "hour").apply(pa.array([6 * 3600]), learn=False).round(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of weights and labels for each value and part of the rows, and sums without one part."""
+"""Sums of weights and labels for each pair of a value and a part of the rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["ValueSums"]
 class ValueSums:
     """Sums for each pair of a value's key and a part of the rows, such as one of five folds.
 
-    An object never changes. For sums without one part, the other parts are added up. The part is
-    not subtracted from the total, so the part does not affect the sums even by rounding.
+    An object never changes. To leave out one part, the other parts are added up: the part is not
+    subtracted from the total, so the part does not affect the sums even by rounding.
 
     Args:
         keys: keys of the values, int64 ``[E]``, ascending.
@@ -43,7 +43,7 @@ class ValueSums:
 
     @classmethod
     def of(cls, keys: np.ndarray, parts: np.ndarray, sums: np.ndarray, count: int) -> ValueSums:
-        """Return the sums of rows.
+        """Return the sums over rows.
 
         Args:
             keys: key of each row, int64 ``[B]``.
@@ -88,7 +88,7 @@ class ValueSums:
         """Return the share of rows whose value occurs in one part only.
 
         Args:
-            least: values with a smaller first sum are ignored.
+            least: least first sum of a value that is counted.
         """
         if not len(self.values):
             return 0.0
@@ -129,7 +129,7 @@ class ValueSums:
         return made
 
     def _all_but_own(self) -> np.ndarray:
-        """Return, for each pair, the sums of the other pairs of its value."""
+        """Return, for each pair, the sums over the other pairs with the same value."""
         after = self._running(range(self.count - 2, -1, -1))
         made = np.zeros_like(self.sums)
         has_before = np.ones(len(self.keys), bool)
@@ -140,7 +140,7 @@ class ValueSums:
         return made
 
     def _earlier(self, places: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return how many pairs of a value belong to parts before a row's part, int64 ``[B]``."""
+        """Return each row's number of pairs with its value and an earlier part, int64 ``[B]``."""
         first, stop = self._first[places], self._stop[places]
         made = np.zeros(len(places), np.int64)
         for more in range(self.count):
@@ -159,7 +159,7 @@ class ValueSums:
         return places, self.values[places] == keys
 
     def _running(self, order: range) -> np.ndarray:
-        """Return, for each pair, its sums plus the sums of the value's earlier pairs in `order`.
+        """Return, for each pair, the sums over the pair and the value's earlier pairs in `order`.
 
         If `order` ascends, a pair's sums include the earlier parts; if not, the later parts.
         """

@@ -30,8 +30,8 @@ class ArrowBatches(BatchSource):
 
     Args:
         selection: columns and rows.
-        batch_size: rows of a batch; if several workers divide the rows, rows of all workers'
-            batches together.
+        batch_size: number of rows of a batch. If several workers divide the rows, the batches of
+            all workers together have this number of rows.
         order: order of the rows, such as an `Order`.
         threads: number of threads that decode rows.
         divide: "rows" or "windows": workers divide the rows of each batch, or the windows of a
@@ -179,7 +179,7 @@ class ArrowBatches(BatchSource):
 
     @property
     def _reader(self) -> Worker:
-        """The worker whose windows are read; workers that divide rows read all windows."""
+        """The worker whose share of the windows is read; worker 0 of 1 if workers divide rows."""
         return self._worker if self.divide == "windows" else Worker(0, 1)
 
     def _begin_at(self, state: Mapping[str, Any]) -> None:

@@ -110,7 +110,7 @@ class DataParts:
     def check_unchanged(self) -> None:
         """Raise a ValueError if a file has changed since the first call.
 
-        The order and the places of rows were computed from the files when they were opened.
+        The order and the positions of rows were computed when the files were opened.
         """
         with ThreadPoolExecutor(_OPENERS) as pool:
             stamps = list(pool.map(DataFile.stamp, self._files))
@@ -124,7 +124,7 @@ class DataParts:
                 )
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise a ValueError if a file lacks a column, or the column has another kind of type."""
+        """Raise a ValueError if a file lacks a column, or if the column's kind of type differs."""
         first = self._opened[0]
         for name in columns:
             if name in self._checked or name in self._partitions:

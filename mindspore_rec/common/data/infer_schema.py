@@ -34,7 +34,7 @@ def infer_schema(
     its kind.
 
     Args:
-        source: `Rows`, or files or a data frame, as for `read`.
+        source: `Rows`, files or a data frame; see `read`.
         label: name of the label, or of several labels. A `LabelColumn` says more: which value
             counts as 1, or that the label is a number.
         time: name of the column with the time of the event. Default: a column of timestamps, of
@@ -49,8 +49,8 @@ def infer_schema(
 
     Raises:
         FileNotFoundError: there is no such file.
-        TypeError, ValueError: as for `read`; a name is unknown or given twice, or the sample cannot
-            be learned from. The message names the column and the remedy.
+        TypeError, ValueError: see `read`; a name is unknown or given twice, or the sample is
+            unsuitable for training. The message names the column and the remedy.
 
     Example:
         >>> import pandas as pd

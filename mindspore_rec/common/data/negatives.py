@@ -20,9 +20,9 @@ class NegativeSampler:
     """Draws items with probabilities in proportion to ``count ** alpha``.
 
     A draw depends only on the sampler's arguments and the arguments of :meth:`draw`. So a training
-    that continues from a checkpoint draws the same items. Workers need different seeds to draw
-    different items. Probabilities are rounded to multiples of about 2^-40, and every item with a
-    count above 0 has at least this probability.
+    that continues from a checkpoint draws the same items as an uninterrupted training. Workers need
+    different seeds to draw different items. Probabilities are rounded to multiples of about 2^-40,
+    and every item with a count above 0 has at least this probability.
 
     Args:
         count: ``[I]``, the number of events of each item, at least 0. Items without an event are

@@ -66,18 +66,17 @@ def next_items(
         end: events at this time or later get no row. Default: None, which means that there is no
             end.
         together: True makes one row of a user's events with equal times, such as the items of an
-            invoice. All these events are targets of the row, and the row's history has only events
-            before their time.
-            Default: False, which means that each event gets a row. If two events have equal times,
-                the first event
-            is in the history of the second.
+            invoice. All these events are targets of the row, and the row's history contains only
+            events before the time of the targets. Default: False, which means that each event gets
+            a row. If two events have equal times, the history of the second event contains the
+            first event.
         least: least number of events in a row's history; rows with fewer events are left out.
             Default: 1.
         most: number of the newest events that a history keeps. Default: None, which means all
             events.
 
     Raises:
-        ValueError: the arrays are not of one length, a time is NaN, NaT or unreadable, ``least`` is
+        ValueError: the arrays differ in length, a time is NaN, NaT or unreadable, ``least`` is
             below 0, or ``most`` is below 1.
 
     Examples:

@@ -75,7 +75,7 @@ class Order(NamedTuple):
 
     `Rows.batches` also accepts an order that you define: a named tuple of JSON values with a method
     `of_pass`, which must return the same order for the same arguments. A saved position stores the
-    JSON values, which must be the same when the position is loaded.
+    JSON values. When the position is loaded, the order must have the same values.
 
     Args:
         shuffle: True for a random order. Default: False.
@@ -176,7 +176,7 @@ def _windows(
 
 
 def divided(items: Sequence[Item], worker: int, workers: int) -> list[Item]:
-    """Return one worker's share of items: whole items, or a range of each item if there are few.
+    """Return one worker's share: whole items, or a range of each item if there are few items.
 
     Example:
         >>> divided([Item(0)], 1, 3)

@@ -45,32 +45,32 @@ _DEFAULT_BUCKETS = 256
 class Column:
     """Base class of the columns of a `Schema`.
 
-    Each kind of column is a class with the options of the kind. An option that the kind lacks has
-    the value None, False or () here; `binary` then is True.
+    Each kind of column is a class with the options of the kind. In this base class, an option that
+    a kind lacks is None, False or (); only `binary` is True.
 
     Attributes:
         name: name of the column in the data, 1 to 255 characters.
         kind: word for the kind in YAML, such as 'category'.
         table: name of the table with the rows of the column's values. Columns with the same table
-            share rows, and equal values have equal keys. None if the column's values have their own
-            rows.
+            share rows, and equal values have equal keys. None if the column shares no rows with
+            other columns.
         embedding_dim: number of floats of a row, 1 to 8192; None for the schema's `embedding_dim`.
         admission: number of occurrences at which a value gets a row, at least 1; None for the first
             occurrence.
         eviction: number of seconds of event time, after which a row is evicted if its value was not
-            seen again; None for never.
-        dropout: probability, in (0, 1), that the column's value is treated as a value without a row
-            in a training step; None for never.
+            seen again. None means that no row is evicted.
+        dropout: probability, in (0, 1), that a training step treats the column's value as a value
+            without a row; None means that no value is dropped.
         decimal: '.' or ',', the decimal point of numbers in a column of texts; None if the column
             is of numbers.
         statistics: 'folds' or 'past', to give the network the mean label and the frequency of the
             column's value as numbers, see `TargetStatistics`. With 'folds', the statistics of a
             training row are computed from other rows. With 'past', the statistics are computed from
-            earlier rows, and the schema needs a time. None for no statistics.
+            earlier rows, and the schema needs a column of times. None for no statistics.
 
     Raises:
-        TypeError, ValueError: an option is of the wrong type or out of range. All kinds of columns
-            raise these errors.
+        TypeError, ValueError: an option, of any kind of column, is of the wrong type or out of
+            range.
     """
 
     kind: ClassVar[str]
@@ -220,15 +220,15 @@ class CategoryColumn(Column):
     """Texts or whole numbers that are names, such as ids, with any number of different values.
 
     Args:
-        name, table, embedding_dim, admission, eviction, statistics: as for `Column`.
+        name, table, embedding_dim, admission, eviction, statistics: see `Column`.
         values: 'text' or 'whole', the type of the values. Values of the other type are converted:
             the text '7' to the whole number 7, or 7 to '7'. Default: None, which means that
-            `Schema.fit` sets the type of the training rows. Until then '7' and 7 are different
-            categories. 'key' is for tables of earlier programs: whole numbers are their own keys,
-            as in a `FeatureSpec` without a transform, and no number may be missing; texts have the
-            same keys as by default.
-        group: whether the column also has the groups of the metric `gauc`. Default: False.
-        dropout: as for `Column`.
+            `Schema.fit` sets the type of the training rows. Before `Schema.fit`, '7' and 7 are
+            different categories. 'key' is for tables of earlier programs: whole numbers are their
+            own keys, as in a `FeatureSpec` without a transform, and no number may be missing; texts
+            have the same keys as by default.
+        group: True if the column's values are also the groups of the metric `gauc`. Default: False.
+        dropout: see `Column`.
 
     Example:
         >>> CategoryColumn("user", admission=2)
@@ -257,15 +257,15 @@ class NumberColumn(Column):
     """A quantity.
 
     Args:
-        name: as for `Column`.
+        name: see `Column`.
         transform: how the number is scaled: 'quantile' by `QuantileScale`, 'mixed' by `MixedScale`,
             'log' by `LogScale`, 'standard' by `StandardScale`, 'min_max' by `MinMaxScale`, or
             'none'. Default: 'quantile'.
         buckets: number of intervals between quantiles, 2 to 65536, or 0 for no intervals. Each
             interval has a row in a table. Default: 256 if `transform` is 'quantile' or 'mixed',
             else 0.
-        decimal: as for `Column`.
-        embedding_dim: as for `Column`; only if there are intervals.
+        decimal: see `Column`.
+        embedding_dim: see `Column`; only if there are intervals.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range, or `embedding_dim` is
@@ -295,14 +295,14 @@ class NumberColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class IntegerColumn(Column):
-    """A whole number that is a quantity and a name, for example a count or a year.
+    """A whole number that is both a quantity and a category, for example a count or a year.
 
     The network gets the scaled number, and each value has a row in a table.
 
     Args:
-        name, table, embedding_dim, admission, eviction, decimal, statistics: as for `Column`.
-        transform: as for `NumberColumn`.
-        dropout: as for `Column`; the scaled number is never dropped.
+        name, table, embedding_dim, admission, eviction, decimal, statistics: see `Column`.
+        transform: see `NumberColumn`.
+        dropout: see `Column`; the scaled number is never dropped.
     """
 
     kind = "integer"
@@ -323,7 +323,7 @@ class CrossColumn(Column):
     """Values of several columns together, such as the hour and the user, as one category.
 
     The data have no column of this name: the value of a row is made from the row's values in other
-    columns of the schema. The network itself need not read these other columns. An ignored column
+    columns of the schema. A network need not read the columns that a cross reads. An ignored column
     is read as texts.
 
     Args:
@@ -331,7 +331,7 @@ class CrossColumn(Column):
         columns: names of 2 to 4 columns of kind category, integer, number with buckets, group or
             ignored, or parts of a time such as 'ts.hour'. The keys of the values depend on the
             order of the columns.
-        table, embedding_dim, admission, eviction, statistics, dropout: as for `Column`.
+        table, embedding_dim, admission, eviction, statistics, dropout: see `Column`.
 
     Raises:
         TypeError, ValueError: an option is of the wrong type or out of range, or `columns` are not
@@ -374,8 +374,8 @@ class ListColumn(Column):
     """Several categories per row.
 
     Args:
-        name, table, embedding_dim, admission, eviction: as for `Column`.
-        values: as for `CategoryColumn`.
+        name, table, embedding_dim, admission, eviction: see `Column`.
+        values: see `CategoryColumn`.
         length: greatest number of values per row that are read, 1 to 4096. Default: 20.
         separator: text between the values in a column of texts, as in 'a|b|c'. Default: None, which
             means that the column has lists.
@@ -399,11 +399,12 @@ class HistoryColumn(Column):
 
     A network gets the values of all lists and their offsets. Unlike with a `ListColumn`, the
     network does not get a mean of vectors. Several columns may describe the same events, such as
-    their items, categories and times. One of these columns is the history. The other columns are
-    its side columns (`side_of`), and have lists of the same lengths. A missing list is empty.
+    their items, categories and times. One of the columns with the same events is the history. The
+    other columns are the history's side columns (`side_of`), and have lists of the same lengths. A
+    missing list is empty.
 
     Args:
-        name, table, embedding_dim, admission, eviction: as for `Column`.
+        name, table, embedding_dim, admission, eviction: see `Column`.
         values: 'text', 'whole' or 'key' as for `CategoryColumn`, for values with rows in a table.
             'float32' for numbers, in which a missing number is 0. 'int64' for whole numbers such as
             times; timestamps become whole seconds since 1970. Default: None, which means that
@@ -414,7 +415,7 @@ class HistoryColumn(Column):
             keep the same events as the history. Default: 'last'.
         side_of: name of the history that the column belongs to. Default: None, which means that the
             column is a history.
-        separator: as for `ListColumn`.
+        separator: see `ListColumn`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, a side column sets `length` or
@@ -462,31 +463,32 @@ class HistoryColumn(Column):
 
 @dataclass(frozen=True, repr=False)
 class KeptHistoryColumn(Column):
-    """Last events of the row's user, collected from rows by the library; not a column of the data.
+    """Events of a user that the library collects from earlier rows; not a column of the data.
 
     A row's history has the events of the row's user with a time before the time of the row, oldest
-    first. The row itself is an event of later rows. A history has no events with the same time as
-    its row. The schema needs a column of kind 'time'.
+    first. The row itself becomes an event in the histories of later rows. A row's history contains
+    no events with the time of the row. The schema needs a column of kind 'time'.
 
-    A network reads the history as it reads a `HistoryColumn` of the first column in `of`, with side
-    columns for the further columns. A history `recent` of `item` and `ts` has the arrays
-    'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the same key, and
-    the same row in a table, as the item of the row.
+    For a network, the history is a `HistoryColumn` with the values of the first column in `of`. The
+    other columns in `of` are the history's side columns. A history `recent` of `item` and `ts` has
+    the arrays 'recent.values', 'recent.ts.values' and 'recent.offsets'. An event's item has the
+    same key, and the same row in a table, as the item of the row.
 
     Args:
         name: name of the history.
-        of: name of the column, or names of the columns, from which an event takes its values. A
-            column is of kind 'category' or 'integer', whose values have rows in the table of the
-            column; 'time', in seconds since 1970; or 'number', not scaled.
+        of: name of the column, or names of the columns, from which an event takes its values. Each
+            column is of kind 'category' or 'integer' (the values have rows in the column's table),
+            'time' (in seconds since 1970) or 'number' (not scaled).
         by: name of the column with the user, of kind 'category', 'integer', 'group' or 'ignored'.
             A row without a user has no history, and is no event.
         length: greatest number of events of a history, at least 1. The events of a user take a row
             of ``1 + 6 * length * (1 + n)`` floats, at most 8,192. Here, n is the number of columns
-            in `of` without the time. So with one column, `length` is at most 682. Default: 50.
+            in `of` without the time. So if `of` names one column, `length` is at most 682. Default:
+            50.
         only: name of a label with two values; only rows with label 1 are events. Default: None,
             which means that all rows are events.
         eviction: number of seconds of event time without an event, after which a user is evicted
-            and has an empty history. Default: None, which means never.
+            and has an empty history. Default: None, which means that no user is evicted.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -524,7 +526,7 @@ class TextColumn(Column):
     """Words. Each word has a row in a table.
 
     Args:
-        name, table, embedding_dim, admission, eviction: as for `Column`.
+        name, table, embedding_dim, admission, eviction: see `Column`.
         length: greatest number of words per row that are read, 1 to 4096. Default: 20.
     """
 
@@ -543,7 +545,7 @@ class TimeColumn(Column):
     """Time of the event, in UTC.
 
     Args:
-        name: as for `Column`.
+        name: see `Column`.
         unit: for times that are numbers, 's', 'ms', 'us' or 'ns' since 1970. Default: 's'.
         format: for times that are texts, the format in the notation of `strptime`, or 'iso' for ISO
             8601. Default: None, which means that times are numbers, timestamps, dates, or texts in
@@ -587,12 +589,12 @@ class LabelColumn(Column):
     """The value to predict. Several labels are several tasks.
 
     Args:
-        name: as for `Column`.
+        name: see `Column`.
         positive: the value that counts as 1; every other value counts as 0. For bools, True or
             False, also as a text such as 'true'. Default: None, which means that the label is 0 or
             1, or False or True.
         binary: whether the label has two values. False to predict a number. Default: True.
-        decimal: as for `Column`; only if `binary` is False.
+        decimal: see `Column`; only if `binary` is False.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or two arguments contradict each
@@ -624,7 +626,7 @@ class WeightColumn(Column):
     """Weight of the row in the loss and in the metrics of `RecModel`, at least 0.
 
     Args:
-        name, decimal: as for `Column`.
+        name, decimal: see `Column`.
     """
 
     kind = "weight"
@@ -640,8 +642,8 @@ class GroupColumn(Column):
     `mindspore-rec eval` also shows the metrics of the 20 groups with the most rows.
 
     Args:
-        name: as for `Column`.
-        values: as for `CategoryColumn`.
+        name: see `Column`.
+        values: see `CategoryColumn`.
     """
 
     kind = "group"
@@ -655,7 +657,7 @@ class IgnoredColumn(Column):
     """A column that is read only if a cross, or the option `by` of a `KeptHistoryColumn`, names it.
 
     Args:
-        name: as for `Column`.
+        name: see `Column`.
     """
 
     kind = "ignored"

@@ -38,7 +38,7 @@ def columns_of(values: Any, where: str = "columns") -> list[Column]:
         where: path of the values, for messages.
 
     Raises:
-        ValueError: a key is unknown, or a value is illegal. The message names the place.
+        ValueError: a key is unknown, or a value is illegal. The message names the key.
 
     Example:
         >>> columns_of({"user": "category", "price": {"kind": "number", "transform": "log"}})
@@ -77,14 +77,14 @@ def _column(where: str, name: str, fields: dict[str, Any]) -> Column:
 
 
 def unknown_key(where: str, key: Any, known: Sequence[str], case: str = "") -> ValueError:
-    """Return the error for an unknown key; it names the most similar known key.
+    """Return the error for an unknown key, which names the most similar known key.
 
     Args:
         where: path of the mapping that has the key.
         key: the key.
         known: the known keys.
-        case: text of the error that says when these keys are known, such as " for kind
-            'label'". Default: none.
+        case: end of the error's sentence, such as " for kind 'label'", which names the kind that
+            has the known keys. Default: none.
     """
     near = difflib.get_close_matches(str(key), known, 1, 0.6)
     hint = f"{near[0]} is similar" if near else f"known are {', '.join(known)}"

@@ -27,7 +27,7 @@ __all__ = ["Fault", "faults_of", "missing_column"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows in which a column has a value that it cannot have.
+    """Rows in which a column has an illegal value.
 
     Args:
         column: name of the column.
@@ -42,7 +42,7 @@ class Fault:
     expected: str
 
     def sentence(self, row: int | None = None) -> str:
-        """Return, for an error message, what the value is and what it must be.
+        """Return the part of an error message that names the value and says what is legal.
 
         Args:
             row: number of the first row in the data. Default: the row's index in the batch.
@@ -189,7 +189,7 @@ def _history(column: Column, values: pa.Array) -> Iterator[Check]:
 
 
 def _events(column: Column, flat: pa.Array) -> Iterator[Check]:
-    """Yield arrays of bools, True for legal values of the lists, and the legal values in words."""
+    """Yield bools, True for legal values of the lists, and a text that says what is legal."""
     if column.values not in NUMBERS:
         yield from _category(column, flat)
     elif column.values == "int64":

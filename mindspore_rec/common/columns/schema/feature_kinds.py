@@ -152,7 +152,7 @@ def _whole(profile: Profile, total_rows: int) -> Choice:
 
 
 def whole_values(profile: Profile) -> str:
-    """Return the type of categories that are whole numbers: 'text' if there are texts like '?'."""
+    """Return the type of whole numbers that are categories: 'text' if some are texts like '?'."""
     has_marks = profile.form is not None and profile.form.has_marks
     return "text" if has_marks or profile.is_beyond_int64 else "whole"
 
@@ -281,7 +281,7 @@ def _text_list(profile: Profile, form: ListForm) -> Choice:
 
 
 def _length(longest: int, usual: int) -> int | None:
-    """Return the length to read; None for the default."""
+    """Return the `length` of a list column; None for the default."""
     if longest <= 10:
         return max(1, longest)
     if usual <= _USUAL_LENGTH:

@@ -139,15 +139,15 @@ def infer_columns(
         weight: name of the column with the rows' weights. Default: none.
         ignore: names of columns that are not read.
         total_rows: number of rows of the data. Default: the sample contains all rows.
-        by_time: True if the rows to predict are later than the training rows; ignored without a
-            time. Default: True.
+        by_time: True if the rows to predict are later than the training rows; ignored if there is
+            no column of times. Default: True.
 
     Returns:
         The proposal. A column that decides the label is proposed as ignored, with a warning.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: a name is unknown or given twice, the sample cannot be learned from, or no
+        ValueError: a name is unknown or given twice, the sample is unsuitable for training, or no
             column is left to predict from. The message names the column and the remedy.
 
     Example:
@@ -306,7 +306,7 @@ def _weight(weight: Profile) -> Choice:
 
 
 def _ignore_copies(draft: _Draft, table: pa.Table) -> None:
-    """Ignore features that are equal to an earlier feature in every row."""
+    """Ignore columns that are equal to an earlier column in every row."""
     first: dict[tuple[str, int, int], list[str]] = {}
     for each in draft.left():
         if each.distinct < 2 or each.lengths is not None:
@@ -356,8 +356,8 @@ def _decide_features(draft: _Draft, group: str | None) -> None:
             choice = _grouped(each, choice)
         draft.choices[each.name] = choice
     if group is not None and not _is_group(draft.choices[group].column):
-        # A group that copies or leaks the label is not read by the network, but still groups
-        # metrics.
+        # A network does not read a group that copies or leaks the label; metrics still use the
+        # group.
         draft.choices[group] = _grouped(draft.profiles[group], draft.choices[group])
 
 

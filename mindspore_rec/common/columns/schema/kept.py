@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories kept from rows, as the columns of histories that a network reads."""
+"""Replace histories that the library collects by the columns that a network reads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def expanded(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns with each `KeptHistoryColumn` replaced by a history and its side columns.
 
     A history `recent` of the columns `item` and `ts` has the columns 'recent' and 'recent.ts'. The
-    two columns have the keys, the table and the settings of `item` and `ts`.
+    two columns have the keys, the tables and the settings of the columns `item` and `ts`.
 
     Raises:
         ValueError: a `KeptHistoryColumn` refers to a column that is missing or of another kind,
-            there is no time, or a user's row is too long.
+            there is no column of times, or a user's row is too long.
     """
     by_name = {each.name: each for each in columns}
     made: list[Column] = []

@@ -31,16 +31,18 @@ def label_column(label: Profile, asked: Column | None = None) -> tuple[Column, n
     Args:
         label: profile of the label.
         asked: a column of kind 'label' in which the user has set `positive` or `binary`. Default:
-            None, which means that `positive` and `binary` are inferred. Of two values, a word such
-            as 'yes' counts as 1, or else the greater number or the rarer text.
+            None, which means that `positive` and `binary` are inferred. If a label has two values,
+            the value that counts as 1 is a word such as 'yes', else the greater number or the rarer
+            text.
 
     Returns:
-        The column, float64 values ``[rows]``, and a sentence.
+        The label's column, the labels as float64 ``[rows]``, and a sentence that explains the
+        choice.
 
     Raises:
         ValueError: a label is missing, infinite, or of a type that cannot be a label; all labels
-            are equal; no label is `positive`; or nobody says which value counts as 1, although
-            there are more than two texts or 3 to 20 numbers.
+            are equal; no label is `positive`; or the label has more than two different texts or 3
+            to 20 different numbers, and neither `positive` nor `binary` is set.
 
     Example:
         >>> import pyarrow as pa
@@ -113,7 +115,7 @@ def _of_two(label: Profile) -> tuple[Column, np.ndarray, str]:
 
 
 def _positive_text(label: Profile) -> int:
-    """Return the place of the text that counts as 1."""
+    """Return the index of the text that counts as label 1."""
     texts = label.values.to_pylist()
     words = [str(text).strip().lower() in _POSITIVE for text in texts]
     if words[0] != words[1]:

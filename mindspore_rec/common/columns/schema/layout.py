@@ -78,9 +78,10 @@ class TableGroup:
     Args:
         name: name of the table; None for a table whose columns name no table.
         embedding_dim: number of floats of a row.
-        admission: number of occurrences at which a key gets a row, or None.
-        eviction: number of seconds of event time without the key until its row is evicted, or None.
-        fields: indexes of the fields.
+        admission: number of occurrences at which a key gets a row; None for the first occurrence.
+        eviction: number of seconds of event time without a key, after which the key's row is
+            evicted; None if no row is evicted.
+        fields: indexes of the fields whose keys have rows in the table.
         histories: names of the columns of histories.
     """
 
@@ -127,16 +128,16 @@ def histories_of(columns: Sequence[Column]) -> tuple[tuple[Column, ...], ...]:
 class Layout:
     """Fields of the array `ids`, their transforms, and their tables.
 
-    Fields of one table are side by side, first the single keys and then the bags, so that a network
-    looks up the single keys of a table at once. Apart from that, fields have the order of their
-    columns.
+    Fields that use the same table are adjacent, first the fields with one key and then the bags. So
+    a network looks up the single keys of a table at once. In all other respects, fields have the
+    order of their columns.
 
-    Columns without a name of a table share a table if they have the same settings. In a shared
-    table, different columns have separate rows, because keys are salted with the columns' names.
+    Columns that name no table share a table if they have the same settings. In a shared table,
+    different columns have separate rows, because keys are salted with the columns' names.
 
     Args:
         columns: the columns.
-        embedding_dim: number of floats of a row, for columns without own `embedding_dim`.
+        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`.
 
     Attributes:
         fields: the fields, in order.
@@ -233,14 +234,14 @@ def pipeline_of(columns: Sequence[Column], layout: Layout) -> FeaturePipeline:
 
 
 def crossed_by(column: Column, columns: Sequence[Column]) -> list[tuple[Column, str | None]]:
-    """Return the columns that a cross reads, each with its part of the time, or None.
+    """Return the columns that a cross reads, each with a part of the time or None.
 
     Args:
-        column: a column of any kind; only a cross reads other columns.
+        column: any column. The result is empty if the column is not a cross.
         columns: all columns.
 
     Raises:
-        ValueError: there is no such column, or it cannot be crossed.
+        ValueError: a column of the cross is missing or cannot be crossed.
     """
     by_name = {each.name: each for each in columns}
     others: list[tuple[Column, str | None]] = []
@@ -351,7 +352,7 @@ def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
     """Return the label statistics of all columns that have `statistics` of one kind.
 
     Raises:
-        ValueError: there is no label, no time, or no further column for folds.
+        ValueError: there is no label, no column of times, or no further column for folds.
     """
     of = _with_statistics(by, columns)
     labels = [_label(each) for each in columns if each.kind == "label"]
@@ -374,7 +375,7 @@ def _statistics(by: str, columns: Sequence[Column]) -> TargetStatistics:
 
 
 def _single_values(columns: Sequence[Column]) -> list[Feature]:
-    """Return a transform of each column with one value per row that the network reads."""
+    """Return a transform for each column that the network reads and that has one value per row."""
     crossed = {other.name for each in columns for other, _ in crossed_by(each, columns)}
     made: list[Feature] = []
     for column in columns:

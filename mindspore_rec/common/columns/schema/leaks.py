@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find columns that decide the label: they are known only after the event, or copy the label."""
+"""Find columns that decide the label, such as copies of the label and later information."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _LEAST_HALF = LEAST_OF_EACH // 2
 
 
 def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
-    """Return how a column decides the label, as the end of a sentence; None if it does not.
+    """Return the end of a sentence that says how a column decides the label; None if not.
 
     The label's mean for each value is computed in each half of the rows, and the rows of the other
     half are ordered by these means. A value that occurs only in one half has the mean label of all
-    rows. So ids that differ from row to row tell nothing, although each id occurs with one label
-    only. If half of the rows have values that occur in both halves, such as numbers of invoices,
-    the AUC of these rows is computed too, and the greater AUC counts. Numbers are also compared by
-    their order and by intervals, and a missing value is a value like any other.
+    rows. So a column of unique ids is not a leak, although each id occurs with only one label. If
+    at least half of the rows have a value that occurs in both halves, such as an invoice's number,
+    a second AUC is computed from these rows alone, and the greater AUC is used. For a column of
+    numbers, the order of the numbers and intervals of numbers are tested too. A missing value
+    counts as a value.
 
     Args:
         column: profile of the column.
@@ -65,8 +66,8 @@ def leak_of(column: Profile, label: np.ndarray, seed: int = 0) -> str | None:
 def is_copy(column: Profile, label: Profile) -> bool:
     """Return True if each value of the column belongs to one value of the label, and vice versa.
 
-    With fewer than 20 rows, or if most values occur once, the result is False: such columns are
-    alike by chance.
+    With fewer than 20 rows, or if most values occur once, the result is False, because the columns
+    may then agree by chance.
 
     Example:
         >>> import pyarrow as pa
@@ -135,7 +136,7 @@ def _held_out_auc(codes: np.ndarray, positive: np.ndarray, first: np.ndarray) ->
 
 
 def _auc(scores: np.ndarray, ones: np.ndarray, zeros: np.ndarray) -> float:
-    """Return the AUC of scores, given how many rows of each label have a score; ties count half."""
+    """Return the AUC of scores, given the numbers of rows with label 1 and 0; ties count half."""
     if not ones.any() or not zeros.any():
         return 0.5
     order = np.argsort(scores)

@@ -28,8 +28,8 @@ class Profile:
         family: 'nothing' (all values are missing), 'bool', 'number', 'text', 'time', 'list' or
             'other' (values of a type that no kind of column reads).
         type: Arrow type of the values; for lists, of the values in the lists.
-        codes: for each row, the place of its value in `values`, -1 if missing, int64 ``[rows]``.
-            For lists, `codes` has an entry for each value of each list.
+        codes: for each row, the index of the row's value in `values`, or -1 if the value is
+            missing, int64 ``[rows]``. For lists, `codes` has an entry for each value of each list.
         values: the different values that are not missing, in the order of their first occurrence.
         counts: number of occurrences of each value, int64 ``[len(values)]``.
         numbers: the values as float64, for numbers and for times (seconds since 1970), else None.
@@ -155,7 +155,7 @@ def _flat_profile(name: str, values: pa.Array) -> Profile:
 
 
 def _text_profile(made: Profile) -> Profile:
-    """Return the profile of texts; a text that means a missing value has no code."""
+    """Return the profile of texts, in which texts such as 'n/a' count as missing."""
     if not made.distinct:
         return _replaced(made, family="nothing")
     form = form_of_texts(made.values)
@@ -183,7 +183,7 @@ def _list_profile(name: str, lists: pa.Array) -> Profile:
         inner,
         family="nothing" if inner.family == "nothing" else family,
         lengths=lengths.to_numpy(zero_copy_only=False),
-        # Values of lists are read as they are.
+        # Texts in lists are not parsed as numbers.
         numbers=None if inner.form is not None else inner.numbers,
     )
 

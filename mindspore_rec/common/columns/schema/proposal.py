@@ -30,8 +30,8 @@ def proposal_yaml(
     Args:
         inferred: the proposal of `infer_columns`.
         source: the source of the rows: a path, a list of paths, or a mapping.
-        sections: further sections after the columns, in order, as JSON values. Default: a split, by
-            time if there is a time.
+        sections: further sections after the columns, in order, as JSON values. Default: a section
+            that divides the rows, by time if there is a column of times.
         total_rows: number of rows of the source, for the first comment. Default: not said.
 
     Example:

@@ -32,15 +32,17 @@ def with_crosses(inferred: Inferred, table: pa.Table) -> Inferred:
     """Return a proposed schema, extended by pairs of columns with useful statistics.
 
     The candidates are the pairs of columns that both have statistics of labels; at most the six
-    columns with the most different values are paired. A linear model learns the labels of a part of
-    the rows from all statistics, without and with the pair. A pair is proposed if, of the labels of
-    the other rows, the model with the pair explains at least one percentage point more. If there is
-    a time, the other rows are later rows. At most two pairs are proposed, and no pair from fewer
-    than 1,000 rows.
+    columns with the most different values are paired. For each pair, two linear models learn the
+    labels of a part of the rows from the statistics: one model without the pair, and one model with
+    the pair. The pair is proposed if the model with the pair explains at least one percentage point
+    more of the labels of the other rows. If the schema has a column of times, the other rows are
+    the later rows. At most two pairs are proposed. If there are fewer than 1,000 rows, no pair is
+    proposed.
 
     Args:
         inferred: the proposal.
-        table: rows in which pairs recur as in the data, such as all rows of some users.
+        table: sample of rows in which a pair of values recurs as often as in all rows, such as all
+            rows of some users.
     """
     candidates = _candidates(inferred, table) if table.num_rows >= _FEWEST_ROWS else []
     if not candidates:
@@ -79,9 +81,9 @@ def _entry(cross: _Candidate, before: float, after: float) -> InferredColumn:
 
 
 def _candidates(inferred: Inferred, table: pa.Table) -> list[_Candidate]:
-    """Return pairs of columns with statistics, if pairs of their values recur.
+    """Return the pairs of columns with statistics whose pairs of values recur.
 
-    A pair says nothing new if one of its columns determines the other.
+    A pair adds no information if one of its columns determines the other.
     """
     entries = [each for each in inferred.entries if each.column.statistics is not None]
     most = sorted(entries, key=lambda each: -each.distinct)[:_MOST_COLUMNS]
@@ -144,7 +146,8 @@ class _Statistics:
         """Return the explained share of entropy or variance, as the mean over labels.
 
         Args:
-            crosses: candidates whose statistics the model reads, beside the proposal's statistics.
+            crosses: candidates whose statistics the model reads in addition to the proposal's
+                statistics.
         """
         read = {each.column.name for each in crosses}
         chosen = [

@@ -26,7 +26,7 @@ def with_statistics(
 ) -> None:
     """Add statistics to the categories with many values, in place.
 
-    Statistics are of kind 'past' if there is a time and `by_time` is True.
+    Statistics are of kind 'past' if there is a column of times and `by_time` is True.
     """
     columns = [choice.column for choice in choices.values()]
     by = "past" if by_time and any(each.kind == "time" for each in columns) else "folds"
@@ -46,8 +46,9 @@ def with_statistics(
 def _have_folds(column: Profile, others: list[Profile]) -> bool:
     """Return True if the rows of most values would be in several folds.
 
-    A row's fold depends on the values of all columns. If a value determines all other columns, all
-    its rows are in one fold, and the other folds have no statistics of the value.
+    A row's fold depends on the values of all columns. If a value determines the values of all other
+    columns, all rows with the value are in one fold, and the other folds have no statistics of the
+    value.
     """
     words = np.zeros(column.rows, np.uint64)
     for each in others:
@@ -60,7 +61,7 @@ def _have_folds(column: Profile, others: list[Profile]) -> bool:
 
 
 def with_parts(choice: Choice, time: Profile) -> Choice:
-    """Return the choice of a time, in which hour and weekday are features if they recur."""
+    """Return the choice for a column of times; hour and weekday are features if they recur."""
     column = choice.column
     if column.format is not None and time.family != "time":
         return choice  # numbers of digits such as 20261127

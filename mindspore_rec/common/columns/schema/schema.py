@@ -46,29 +46,30 @@ class Schema:
 
     A batch of rows becomes these arrays:
 
-    * ``ids`` int64 ``[B, K]``: the keys of all columns with rows, except histories. A list or text
-      has `length` keys, a time has one key per part, and any other column has one key. Columns of
-      one table are side by side; `fields` lists the places of the columns.
-    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out
-      without numbers and statistics.
+    * ``ids`` int64 ``[B, K]``: the keys of all columns whose values have rows in a table, except
+      histories. A list or text has `length` keys, a time has one key per part, and any other column
+      has one key. Columns that use the same table are adjacent; `fields` lists the position of each
+      column.
+    * ``numbers`` float32 ``[B, N]``: the scaled numbers, then the statistics of labels; left out if
+      there are no numbers and no statistics.
     * ``seen.values`` ``[N]`` and ``seen.offsets`` int64 ``[B + 1]`` of a history ``seen``: the
       values of all lists, one list after another, and where each list begins. Row i has the values
       from ``offsets[i]`` to ``offsets[i + 1] - 1``. A side column has an array of values, but no
       offsets.
-    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that is kept from rows (a
-      `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user, and the
-      values. A training replaces this array by the arrays of a history.
-    * ``weight`` float32 ``[B, 1]``: weight of the row; left out without a weight.
-    * ``label`` float32 ``[B, T]``: the labels of all tasks; left out without labels.
+    * ``recent.events`` int64 ``[B, 3 + values]`` of a history ``recent`` that the library collects
+      from rows (a `KeptHistoryColumn`): the time of each row, 1 if the row is an event, the user,
+      and the values. During training, the arrays of a history replace this array.
+    * ``weight`` float32 ``[B, 1]``: weight of the row; left out if rows have no weight.
+    * ``label`` float32 ``[B, T]``: the labels of all tasks; left out if there are no labels.
 
     Scales of numbers must learn from rows before the first use (`fit`). `RecModel.train` calls
-    `fit` if the scales have learned nothing. Neither training nor prediction changes a schema
-    afterwards.
+    `fit` if the scales have learned nothing. After `fit`, neither training nor prediction changes a
+    schema.
 
     Args:
         columns: the columns. The values of at least one column that is not a history must have rows
             in a table.
-        embedding_dim: number of floats of a row, for columns without own `embedding_dim`, 1 to
+        embedding_dim: number of floats of a row, for columns that do not set `embedding_dim`, 1 to
             8192. Default: 16.
 
     Attributes:
@@ -170,19 +171,19 @@ class Schema:
     ) -> Schema:
         """Return a schema with the keys, tables, admission and eviction of FeatureSpec objects.
 
-        Values have the same keys, so tables that were trained with the features can be trained
-        further.
+        A value has the same key in the schema as in the features, so tables that were trained with
+        the features can be trained further.
 
         Args:
-            specs: the features. Their columns must have names and one value per row.
+            specs: the features. The column of each feature must have a name and one value per row.
             columns: further columns, such as the label and numbers, which FeatureSpec objects do
                 not describe.
-            embedding_dim: number of floats of a row, which FeatureSpec objects do not
-                have. Default: 16.
+            embedding_dim: number of floats of a table's row; FeatureSpec objects do not contain
+                this number. Default: 16.
 
         Raises:
             TypeError: `specs` or `columns` are of another type.
-            ValueError: no column has the keys of a feature; or as for `Schema`.
+            ValueError: no column has the keys of a feature; or an error of `Schema`.
 
         Example:
             >>> from mindspore_rec import FeatureSpec
@@ -235,7 +236,7 @@ class Schema:
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns that the network reads, crosses among them."""
+        """The columns that the network reads, including crosses."""
         return tuple(each for each in self.columns if each.is_read)
 
     @property
@@ -282,7 +283,7 @@ class Schema:
 
     @property
     def asked_columns(self) -> list[str]:
-        """Optional columns of rows to predict, for histories that the library collects from rows.
+        """Columns that rows to predict may contain, for histories that the library collects.
 
         The columns are the user and the time, by which a history is looked up, and the history
         itself.
@@ -296,7 +297,7 @@ class Schema:
         """Learn the scales of numbers from rows, and forget what was learned before.
 
         Each category, list, group or history without `values` gets the type of its values in the
-        rows, 'text' or 'whole'. So '7' and 7 are one category in all data that are read afterwards.
+        rows, 'text' or 'whole'. So after `fit`, '7' and 7 are the same category in all data.
 
         Args:
             rows: some or all rows of the training data, as a DataFrame, an Arrow Table or a dict of
@@ -324,8 +325,8 @@ class Schema:
     def fit_statistics(self, batches: Iterable[Any], weight: str | None = None) -> Schema:
         """Learn the statistics of labels from batches of rows, which together may exceed memory.
 
-        Columns with `statistics` learn from the rows of `fit` too. This method forgets the rows of
-        `fit`, and leaves the scales of numbers unchanged.
+        The method `fit` lets columns with `statistics` learn too. `fit_statistics` forgets the rows
+        of `fit`, and leaves the scales of numbers unchanged.
 
         Args:
             batches: batches of all training rows, at most the first 100,000,000 rows.
@@ -356,8 +357,8 @@ class Schema:
         """Merge the statistics of labels that other schemas learned from parts of the rows.
 
         The statistics are the same as if this schema had read all parts, so another engine can
-        count the parts. Each part loads the state of this schema, calls `fit_statistics` with its
-        batches, and returns its `state_dict`.
+        count the parts. For each part of the rows, a schema loads the state of this schema, calls
+        `fit_statistics` with the part's batches, and returns `state_dict`.
 
         Args:
             states: states of schemas with the same columns and time intervals.
@@ -378,11 +379,11 @@ class Schema:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the arrays of batches as record batches, for engines such as Spark.
 
-        A function for `mapInArrow` of Spark, or for `map_batches` of Ray Data. The array `ids` and
-        the arrays of events are columns of lists of int64; numbers, weight and label are columns of
-        lists of float32. The values of each column of a history become a separate column of lists,
-        without offsets. `received` reads the columns, even from Parquet. If `training` is True and
-        the schema has a time, the first column is the time in seconds.
+        Pass this method to `mapInArrow` of Spark, or to `map_batches` of Ray Data. The array `ids`
+        and the arrays of events are columns of lists of int64; numbers, weight and label are
+        columns of lists of float32. The values of each column of a history become a separate column
+        of lists, without offsets. `received` reads the columns, even from Parquet. If `training` is
+        True and the schema has a time, the first column is the time in seconds.
 
         Args:
             batches: record batches of raw columns.
@@ -391,7 +392,7 @@ class Schema:
                 the rows may lack labels, weight and time. Default: True.
 
         Raises:
-            ValueError: the scales have learned nothing, a column is missing, or has values of the
+            ValueError: the scales have learned nothing, or a column is missing or has values of the
                 wrong type.
 
         Example:
@@ -436,7 +437,7 @@ class Schema:
     def reads_like(self, other: Schema) -> bool:
         """Return True if another schema has the same columns.
 
-        If only one of two columns has `values`, which `fit` decides, the columns are the same.
+        Two columns are also the same if only one of them has `values`, because `fit` sets `values`.
         """
 
         def plain(schema: Schema) -> list[Any]:
@@ -463,7 +464,7 @@ class Schema:
         The copy shares the scales of this schema. The trainer reads the arrays with `received`.
 
         Raises:
-            ValueError: the schema has no time.
+            ValueError: the schema has no column of times.
         """
         if self.time is None:
             raise ValueError("the schema must have a time, a TimeColumn, to send times")
@@ -482,12 +483,12 @@ class Schema:
 
         Args:
             rows: a DataFrame, an Arrow RecordBatch or Table, or a dict of columns.
-            with_label: False if the rows may lack labels and weights, to predict. Default: True.
+            with_label: False for rows to predict, which may lack labels and weights. Default: True.
 
         Returns:
             The arrays by name. For a history that the library collects from rows, the arrays
-            contain the events of the rows. With ``with_label=False``, the arrays contain the
-            history that the rows themselves have as lists; without lists, the history is empty.
+            contain the events of the rows. With ``with_label=False``, the history consists of the
+            lists that the rows contain; if the rows contain no lists, the history is empty.
 
         Raises:
             TypeError, ValueError: a column is missing or has values of the wrong type.
@@ -524,7 +525,7 @@ class Schema:
         return made
 
     def faults(self, rows: pa.RecordBatch, names: Sequence[str] | None = None) -> list[Fault]:
-        """Return the values of a batch that its columns cannot have, at most one Fault per column.
+        """Return the illegal values of a batch, at most one Fault per column.
 
         Args:
             rows: the batch.
@@ -546,8 +547,8 @@ class Schema:
             first_row: number of the first row in the data, for messages. Default: 0.
 
         Raises:
-            ValueError: a column is missing, or has a value that it cannot have. The message names
-                column, row and value.
+            ValueError: a column is missing, or has an illegal value. The message names column, row
+                and value.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn, LabelColumn
@@ -569,7 +570,7 @@ class Schema:
     # ---- as values
 
     def describe(self) -> dict[str, Any]:
-        """Return the schema as JSON values, without what its scales have learned.
+        """Return the schema as JSON values, without learned state.
 
         Example:
             >>> from mindspore_rec.feature import CategoryColumn
@@ -586,7 +587,7 @@ class Schema:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state is of other columns. After an error, the
+            TypeError, ValueError, KeyError: the state belongs to other columns. After an error, the
                 schema is unchanged.
         """
         self.pipeline.load_state_dict(state)
@@ -604,7 +605,7 @@ class Schema:
 
 
 def _first_rows(batches: Iterable[Any], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches until they have `most` rows."""
+    """Yield batches until the batches have `most` rows in total."""
     for each in batches:
         batch = to_record_batch(each).slice(0, most)
         most -= batch.num_rows

@@ -70,7 +70,8 @@ class TextForm:
         is_doubtful: for times, True if day and month can change places.
         has_marks: for numbers, True if some texts, such as '?', mean a missing value.
         is_whole: for numbers, True if all numbers are whole and have at most 18 digits.
-        has_leading_zeros: True for digits such as '007', which are names and not numbers.
+        has_leading_zeros: True if texts such as '007' have leading zeros, and so are names, not
+            numbers.
         format: for times, a format of `strptime`, or 'iso'.
     """
 
@@ -215,7 +216,7 @@ class ListForm:
         separator: text between the values.
         distinct: number of different values.
         longest: number of values of the longest list.
-        usual: number of values that 99 % of the different lists do not exceed.
+        usual: 99th percentile of the number of values of the different lists.
     """
 
     separator: str
@@ -284,7 +285,7 @@ def are_bracketed(texts: pa.Array) -> bool:
 
 
 def unread_numbers(texts: pa.Array) -> str | None:
-    """Return why texts are not read as numbers, such as a unit; None if the cause is unknown.
+    """Return the reason why texts are not numbers, such as 'a unit'; None if it is unknown.
 
     Example:
         >>> unread_numbers(pa.array(["1,299", "12,000"])), unread_numbers(pa.array(["3.50 €"]))

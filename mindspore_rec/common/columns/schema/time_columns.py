@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the time of the event: its unit or format, and which column it is."""
+"""Find the column with the time of the event, and the unit or format of its times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIKELY_LAST = 2_524_608_000.0  # 2050
 
 
 def time_unit(numbers: np.ndarray) -> str | None:
-    """Return the unit of times since 1970 that are numbers; None if no unit makes them recent.
+    """Return the unit of numbers that count time since 1970; None if no unit gives recent times.
 
     Args:
         numbers: different times, none of them missing.
@@ -50,7 +50,7 @@ def likely_time(profiles: Iterable[Profile]) -> str | None:
 
     Candidates are timestamps, texts of times, and numbers whose name and size are typical of times.
     A candidate with the name of a time is preferred, and then the candidate with the most different
-    values. A candidate with missing times does not count.
+    values. A column with missing times is not a candidate.
 
     Example:
         >>> import pyarrow as pa
@@ -90,7 +90,7 @@ def _digits(time: Profile) -> str | None:
 
 
 def time_column(time: Profile) -> tuple[Column, str]:
-    """Return the column of the time of the event, and a sentence.
+    """Return the column with the event's time, and a sentence that explains its kind.
 
     Raises:
         ValueError: the values are no times, or a time is missing, before 1970 or after 2106.
