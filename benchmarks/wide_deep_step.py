@@ -98,7 +98,7 @@ class Data:
 
     @functools.cached_property
     def keys(self) -> list[Tensor]:
-        """The ids as 63-bit keys."""
+        """Return the ids as 63-bit keys."""
         return [Tensor.from_numpy(bench_common.spread_keys(r)) for r in self.ranks]
 
     @functools.cached_property

@@ -7,11 +7,11 @@ categories. The time is replaced by the hour and the weekday. A list is replaced
 trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
 
 `LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
-`CatBoost-statistics` also read the numbers of the `TargetStatistics` in the schema from
-`infer_schema`. These numbers are the mean label and the frequency of each value, and of each pair
-of values in a cross. The numbers are computed from the network's training rows. `LightGBM-refit`
-trains again on training and validation rows together, with the same number of trees, as
-`train.refit` does.
+`CatBoost-statistics` also read target statistics: the numbers that the `TargetStatistics` in the
+schema from `infer_schema` compute. These numbers are the mean label and the frequency of each
+value, and of each pair of values in a cross. The numbers are computed from the network's training
+rows. `LightGBM-refit` trains again on training and validation rows together, with the same number
+of trees, as `train.refit` does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_statistics(parts: Parts, features: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the features and the numbers of the schema's statistics."""
+    """Return the features, and the numbers that the schema's target statistics compute."""
     time = TIME if TIME in parts.train else None
     columns = list(infer_schema(parts.train, LABEL, time=time).columns)
     if not parts.by_time:

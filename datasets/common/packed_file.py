@@ -139,7 +139,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def arrow_table(block: Batch, schema: pa.Schema) -> pa.Table:
-    """Return a block as a table, which shares the memory of contiguous arrays."""
+    """Convert a block to a table without copying contiguous arrays."""
     arrays = [
         pa.FixedSizeListArray.from_arrays(
             pa.array(np.ascontiguousarray(block[field.name]).reshape(-1)), type=field.type

@@ -182,8 +182,8 @@ def convert(
         A dict with the number of ``rows``.
 
     Raises:
-        ValueError, OSError: as `blocks`; also ValueError if the file has no rows, or ``output`` has
-            an interrupted conversion with different settings.
+        ValueError, OSError: `blocks` raises this error. ValueError is also raised if the file has
+            no rows, or if ``output`` has an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         RuntimeError: a process was killed.
     """

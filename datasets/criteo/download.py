@@ -39,7 +39,7 @@ def extract(archive: Path, directory: Path) -> list[Path]:
 
     Args:
         archive: The ``.tar.gz``.
-        directory: Directory for the files; each appears when it is complete.
+        directory: Directory for the files; each file appears when the file is complete.
 
     Returns:
         Their paths.

@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line; `ends` contains the positions of the lines' ends."""
+    """Return the number of hits in each line; `ends` contains the end position of each line."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

@@ -188,7 +188,7 @@ def read_pieces(
     counts_as_categories: bool,
     first_line: int = 1,
 ) -> Iterator[Batch]:
-    """Yield the rows of pieces of lines, one batch per piece.
+    """Parse pieces of lines, and yield one batch of rows per piece.
 
     Args:
         given: the pieces.

@@ -190,7 +190,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file, which one process must read from the beginning; it has several parts."""
+    """A gzip file with several parts; one process must read the file from the beginning."""
 
     part_bytes: int
 
@@ -291,7 +291,7 @@ def _floats(column: pa.Array) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Return a dictionary of texts; the empty text is missing, as in the text files."""
+    """Return a dictionary of texts; an empty text means a missing value, as in the text files."""
     texts = column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts).dictionary_encode()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MovieLens as whole columns of keys, genres and labels; a rating of 4 or more is a positive.
+"""Read MovieLens as columns of keys, genres and labels; a rating of 4 or more is a positive label.
 
 The source is https://grouplens.org/datasets/movielens/ (Harper and Konstan,
 "The MovieLens Datasets: History and Context", ACM TiiS 5, 2015,
