@@ -31,9 +31,9 @@ class Run:
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are the
-            times of `train`'s parts, which are imports, compiling, the steps of the first training
-            (`steps`) and the refit's steps.
+        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
+            of the time of `train`: imports, compiling, the steps of the first training (`steps`),
+            and the refit's steps.
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """

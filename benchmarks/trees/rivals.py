@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """LightGBM, CatBoost and logistic regression on the raw columns of a task.
 
-Each learner reads the columns unchanged. Texts are categories, in the learner's own type for
-categories. The time is replaced by the hour and the weekday. A list is replaced by a flag per value
-(`|` separates the values). LightGBM and CatBoost have their default settings, but up to 2,000
-trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
+Each learner reads the columns unchanged. Text columns become categories, in the type that each
+learner uses for categories. The time is replaced by the hour and the weekday. A list is replaced by
+a flag per value (`|` separates the values). LightGBM and CatBoost have their default settings, but
+up to 2,000 trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
 
 `LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
 `CatBoost-statistics` also read target statistics: the numbers that the `TargetStatistics` in the
@@ -39,7 +39,7 @@ _MOST_TREES, _PATIENCE = 2_000, 50
 
 
 def _features(parts: Parts) -> dict[str, pd.DataFrame]:
-    """Return the parts' features; texts are categories, which the training rows define."""
+    """Return the features of each part; the training rows define the categories of text columns."""
     frames = {name: getattr(parts, name) for name in ("train", "valid", "test")}
     made = {name: _flat(frame) for name, frame in frames.items()}
     for column in made["train"]:

@@ -136,7 +136,7 @@ class Manifest:
 
 
 def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:
-    """Return the size and digest of every file of ``directory``, by name; reads all files.
+    """Read all files of ``directory``, and return the size and digest of each file by name.
 
     Args:
         directory: directory of the files.

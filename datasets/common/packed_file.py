@@ -172,7 +172,7 @@ class _MindRecordWriter:
 
 
 def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """Return a page size for MindRecord that fits the largest block, which is one record."""
+    """Return MindRecord's page size for the largest block; each block is one record."""
     need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
     page = _MINDRECORD_DEFAULT_PAGE
     while page < need:

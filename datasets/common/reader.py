@@ -34,8 +34,8 @@ class BlockOrder(NamedTuple):
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
     together. A random generator with the seed (seed, pass) draws the permutations one after
-    another. A draw depends on the number of rows, so the number of rows of every block must be
-    known in advance.
+    another. The permutations depend on the numbers of rows, so the number of rows of every block
+    must be known in advance.
 
     Args:
         shuffle: True if the order is random.
@@ -333,7 +333,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows whose blocks come from a function, which is called in the order of reading."""
+    """Rows that a function returns; the function is called for blocks in the order of reading."""
 
     sequential = True
 

@@ -43,7 +43,7 @@ class _StoppedError(Exception):
 
 
 def run_all(works: Sequence[Work], workers: int | None = None) -> None:
-    """Do all parts of the work that are not done yet.
+    """Run all unfinished parts of the work.
 
     Args:
         works: works to do.

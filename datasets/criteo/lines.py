@@ -54,9 +54,9 @@ def pieces(
             without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. So a carriage
-        return as the file's last byte counts as CR LF. A byte order mark at the start of the file
-        is left out.
+        Pieces, in order. If the last line has no line feed, a line feed is added. So if a file ends
+        with a carriage return, its last line ends with CR LF. A byte order mark at the start of the
+        file is left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.

@@ -198,8 +198,8 @@ def read_pieces(
         first_line: number, in the file, of the line that the report counts as line 1 (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True; the error counts lines as the report does,
-            and counts `first_line` as line 1.
+        BadRowError: a row is bad and ``strict`` is True. In the error and in the report,
+            `first_line` is line 1.
     """
     for piece in given:
         columns = parse(piece.text)

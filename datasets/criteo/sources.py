@@ -33,7 +33,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """Return the files of the user's inputs, a directory's files in order.
+    """Return the files of the user's inputs; the files of a directory are in order.
 
     Args:
         inputs: files, and directories with ``day_0`` to ``day_23`` (``.gz`` or not), or with
