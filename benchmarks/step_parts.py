@@ -56,7 +56,7 @@ class Gradients(nn.Cell):
         self.grad = ms.value_and_grad(net, None, list(weights))
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return loss and gradients as outputs, so that they are computed."""
+        """Return the loss and the gradients; MindSpore computes only what is returned."""
         return self.grad(*batch)
 
 
