@@ -51,7 +51,7 @@ class StepCase:
 
         Args:
             precision: type of the network's products.
-            whole: its whole step.
+            whole: run of the network's whole step.
             tables: the tables that the whole step trains.
             parts: the runs of `step_parts.dense_runs`.
         """

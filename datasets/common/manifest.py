@@ -86,7 +86,7 @@ class Manifest:
     def data_files(self) -> tuple[tuple[str, int], ...]:
         """Names and row counts of the data files."""
         files = tuple((file.name, file.rows) for file in self.files if file.rows)
-        # manifests of one data file did not always have its rows
+        # older manifests of a single data file may lack the number of rows of the file
         return files or ((self.files[0].name, self.rows),)
 
     def write(self, directory: Path) -> None:

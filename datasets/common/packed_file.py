@@ -31,17 +31,17 @@ def write_file(
     """Write batches to one file, in blocks of one size.
 
     Args:
-        blocks: as for `write_packed`.
+        blocks: the same as in `write_packed`.
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
-        block_rows: as for `write_packed`.
-        fields: as for `write_packed`.
+        block_rows: the same as in `write_packed`.
+        fields: the same as in `write_packed`.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
 
     Raises:
-        ValueError: as `write_packed`.
+        ValueError: the same as in `write_packed`.
     """
     stream = _checked(rebatch(_checked(blocks), block_rows))
     first = next(stream, None)
@@ -153,7 +153,7 @@ class _MindRecordWriter:
     """One record per block."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...], block_rows: int) -> None:
-        # imported here: Parquet must not pay the second and a half that mindspore takes
+        # imported here, because importing mindspore takes 1.5 seconds, and Parquet does not need it
         from mindspore.mindrecord import FileWriter
 
         self._writer = FileWriter(str(path), shard_num=1, overwrite=True)

@@ -206,7 +206,7 @@ class _Converting(Work):
     def _write(self, part: PartRows) -> None:
         conversion, place = self.conversion, self.conversion.place
         stem = f"{self.source.name}-{part.number:05d}"
-        # MindRecord has its own name inside: the file must be made under it
+        # a MindRecord file contains its own name, so the file must be made under its final name
         beside = place / f"{stem}.{os.getpid()}"
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()

@@ -139,7 +139,7 @@ class BatchStream:
         if seed < 0:
             raise ValueError(f"seed must be at least 0, got {seed}")
         if drop_remainder and batch_size > rows:
-            # with repeat=None this would spin for ever without a single batch
+            # with repeat=None, the iteration would never end and never yield a batch
             raise ValueError(f"batch_size must be at most the {rows} rows, got {batch_size}")
         self._source = source
         self._batch_size = batch_size
@@ -227,8 +227,8 @@ def as_dataset(
     """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are complete batches.
 
     Args:
-        path: As for `batches`.
-        batch_size: As for `batches`.
+        path: The same as in `batches`.
+        batch_size: The same as in `batches`.
         **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
             use a training loop that does not need the size.
 
@@ -237,7 +237,7 @@ def as_dataset(
         has its own arrays, because MindSpore does not copy a generator's arrays.
 
     Raises:
-        ValueError: as for `batches`.
+        ValueError: the same as in `batches`.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}

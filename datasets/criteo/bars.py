@@ -171,10 +171,10 @@ def convert(
     Args:
         path: The CSV file.
         output: Directory to make; it appears when it is complete.
-        version: As for `blocks`.
+        version: The same as in `blocks`.
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096).
-        counts_as_categories: As for `blocks`.
+        counts_as_categories: The same as in `blocks`.
         overwrite: Replace ``output`` if it exists (default False).
         workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 

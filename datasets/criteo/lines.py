@@ -99,7 +99,7 @@ def _chunks(
             yield raw.read(min(left, max(size, 3)))
         return
     if not is_gzip(path):
-        # at least the byte order mark in one chunk, so that it can be seen
+        # read at least 3 bytes, so that the first chunk contains a whole byte order mark
         while data := raw.read(max(size, 3)):
             yield data
         return

@@ -123,7 +123,7 @@ class DriftingModel:
             words = stream_words(self.seed, f"row/C{f + 1}", numbers)
             places = zipf_ranks(self._law, uniform(words))
             values[:, f] = self._holders(f, places, numbers)
-            # the low bits, which uniform() does not use much, decide what occurs once
+            # the low bits, which hardly affect uniform(), decide which ids occur once
             once = (words & np.uint64(0xFFFF)) < np.uint64(round(config.once_share * 65536))
             values[once, f] = -1 - numbers[once]
             told += self.effect(f, values[:, f])
