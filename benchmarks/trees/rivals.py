@@ -4,7 +4,8 @@
 Each learner reads the columns unchanged. Text columns become categories, in the type that each
 learner uses for categories. The time is replaced by the hour and the weekday. A list is replaced by
 a flag per value (`|` separates the values). LightGBM and CatBoost have their default settings, but
-up to 2,000 trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
+up to 2,000 trees. LightGBM and CatBoost stop when the AUC of the validation rows has not risen for
+50 trees.
 
 `LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
 `CatBoost-statistics` also read target statistics: the numbers that the `TargetStatistics` in the

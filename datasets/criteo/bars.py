@@ -79,12 +79,12 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: a count x becomes ``log(1 + x)``, or 0
-            if x is negative. In both versions, a missing count becomes 0, and an empty category is
-            treated as missing.
+            if x is negative. In ``x1`` and ``x4``, a missing count becomes 0, and an empty category
+            is treated as missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
-        span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
-            all lines).
+        span: Read only the lines that begin in this range of bytes, the same as in `lines.pieces`
+            (default: all lines).
         on_bytes: Called with the number of bytes read from the file since the last call.
 
     Yields:

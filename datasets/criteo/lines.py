@@ -49,9 +49,9 @@ def pieces(
     Args:
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
-        span: For a plain file, a range of bytes (end not included). Only lines whose first byte is
-            in this range are read; these lines are numbered from 1. If ranges cover the file
-            without overlap, each line is in exactly one range. Default: all.
+        span: For a plain file, a range of bytes (end not included). The reader yields only lines
+            whose first byte is in this range, and numbers these lines from 1. If ranges cover the
+            file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
         Pieces, in order. If the last line has no line feed, a line feed is added. So if a file ends

@@ -218,7 +218,8 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of one part, until they have `most` bytes of text; `following` is the next piece."""
+    """The pieces of one part, up to `most` bytes of text; `following` is the piece after the
+    part."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
