@@ -27,7 +27,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the command.
+    """One run of the command `mindspore-rec` on a task.
 
     Attributes:
         scores: probabilities of the validation and test rows.
@@ -124,7 +124,7 @@ def _python(folder: Path, *arguments: str) -> str:
 
 
 def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the changes; a change of None removes the setting."""
+    """Return the changed settings; a change to None removes a setting."""
     made = dict(settings)
     for name, value in changes.items():
         if value is None:

@@ -117,7 +117,7 @@ class Manifest:
         return manifest
 
     def verify(self, directory: Path) -> None:
-        """Compare the SHA-256 digest of every file; reads all files.
+        """Read all files, and compare the SHA-256 digest of each file with the manifest.
 
         Raises:
             ValueError: a file differs from the manifest; the message names the file.

@@ -13,8 +13,8 @@ them:
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
   `--counts-as-categories` bins the counts in the same way. BARS also merges rare values: values
   that occur fewer than 10 times for x4_001 (embeddings of 16), and fewer than 2 times for x4_002
-  (embeddings of 40). This library does not merge rare values. Instead, use admission with
-  `embedding.admission_threshold`. If you train for several epochs, also set
+  (embeddings of 40). This library does not merge rare values. Instead of merging rare values, use
+  admission with `embedding.admission_threshold`. If you train for several epochs, also set
   `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
   instead of a learned vector.
 
