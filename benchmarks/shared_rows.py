@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
-    """Publish all rows; all numbers of a row are equal, as in the rows of `change`."""
+    """Publish all rows; the numbers within a row are equal."""
     shared.clear(rows)
     for first in range(0, rows, 1 << 18):
         numbers = np.arange(first, min(first + (1 << 18), rows))

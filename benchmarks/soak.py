@@ -164,7 +164,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
     batches = source.block()
     began = time.monotonic()
     with tqdm(total=int(seconds), desc="soak", unit="s", leave=False, disable=None) as bar:
-        # Continue after `seconds` until rows have had enough steps to be evicted.
+        # Continue after `seconds` until unused rows have been idle long enough for eviction.
         while (now := time.monotonic() - began) < seconds or len(memory) * BLOCK < 2 * IDLE:
             bar.update(int(now) - bar.n)
             batches = source.block()

@@ -26,7 +26,7 @@ class StepCase:
     Args:
         title: title of the printed results.
         batch: samples per step.
-        layers: (in, out) of the layers with products.
+        layers: (inputs, outputs) of each layer that computes a matrix product.
         fixed: indices of layers whose inputs need no gradient. Default: none.
     """
 
@@ -51,7 +51,7 @@ class StepCase:
 
         Args:
             precision: type of the network's products.
-            whole: its whole step.
+            whole: run of the network's whole step.
             tables: the tables that the whole step trains.
             parts: the runs of `step_parts.dense_runs`.
         """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a training step; comparing runs that differ in one part gives the part's time.
+"""Time the parts of a training step: a part's time is the difference between runs with and without
+it.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
@@ -55,7 +56,7 @@ class Gradients(nn.Cell):
         self.grad = ms.value_and_grad(net, None, list(weights))
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return loss and gradients as outputs, so that they are computed."""
+        """Return the loss and the gradients; MindSpore computes only what is returned."""
         return self.grad(*batch)
 
 
@@ -70,7 +71,7 @@ class DenseStep(nn.Cell):
         self.grad = ms.value_and_grad(net, None, [*optimizer.parameters, *rows])
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the loss and the rows' gradients as outputs, so that they are computed."""
+        """Return the loss and the rows' gradients; MindSpore computes only what is returned."""
         loss, gradients = self.grad(*batch)
         loss = ops.depend(loss, self.optimizer(gradients[: self.updated]))
         return loss, gradients[self.updated :]
@@ -92,7 +93,7 @@ class Lookups(nn.Cell):
 
 
 class TableStep(nn.Cell):
-    """A step without a network: lookups, constant gradients of the rows, and the tables' update."""
+    """A step without a network: look up rows, set constant gradients, and update the tables."""
 
     def __init__(self, lookups: Lookups, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class TableStep(nn.Cell):
 
 
 def given_rows(net: nn.Cell) -> list[Parameter]:
-    """Return the rows of a network's `GivenRows`."""
+    """Return the rows of all `GivenRows` cells of a network."""
     return [c.rows for _, c in net.cells_and_names() if isinstance(c, GivenRows)]
 
 

@@ -3,7 +3,7 @@
 
     PYTHONPATH=. python benchmarks/stream_features.py --json output/stream_features.json
 
-Lines in the format of Criteo's files (synthetic) become 26 keys, 13 scaled counts and a label.
+Each synthetic line in the format of Criteo's files becomes 26 keys, 13 scaled counts and a label.
 `direct` calls the parser and then the pipeline for each piece of lines. `stream` sends messages of
 1000 lines through a topic in memory to a StreamSource. The thread of the StreamSource parses while
 the main thread makes the features. CPU time is the time of the whole process. If other programs

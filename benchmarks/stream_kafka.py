@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and megabytes per second from a Kafka broker on this machine to batches of arrays.
+"""Measure rows and megabytes per second from a Kafka broker on this machine to batches of arrays.
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
-Like a trainer, the benchmark reads messages of two kinds. The first kind has 1000 rows per message;
-a row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line of 40
+Like a trainer, the benchmark reads messages of two kinds. A message of the first kind has 1000
+rows; each row has 26 int64 keys, 13 float32 numbers and a label. The second kind has one line of 40
 tab-separated texts per message, as in Criteo's files. The script starts the broker of
 examples/online_learning/kafka, unless `--brokers` names a broker. CPU time is the time of this
 process, without the broker.

@@ -89,7 +89,7 @@ def step_seconds(runs: list[list[dict[str, Any]]]) -> np.ndarray:
 
 
 def same(near: list[list[float]], far: list[list[float]]) -> bool:
-    """True if two series of runs have equal losses, bit for bit, in the steps that both contain.
+    """Return True if two series of runs have bit-identical losses in their common steps.
 
     The list of a run contains the losses of worker 0, followed by the losses of worker 1.
     """

@@ -27,7 +27,7 @@ _CHUNK = 500_000
 
 
 def layers_of_shape(shape: str) -> list[tuple[int, int]]:
-    """Return (in, out) of the layers of a shape's perceptron."""
+    """Return (inputs, outputs) of each layer of a shape's perceptron."""
     fields, columns, hidden = SHAPES[shape]
     return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of Wide & Deep on hash tables, the step's parts, and other frameworks.
+"""Measure Wide & Deep on hash tables: throughput, the parts of a step, and other frameworks.
 
     python benchmarks/wide_deep_step.py --batch 4096 16000 --precision float32,bfloat16 \\
         --peers mindspore,torch,tfra --torch-python PYTHON --tfra-python PYTHON
@@ -98,7 +98,7 @@ class Data:
 
     @functools.cached_property
     def keys(self) -> list[Tensor]:
-        """The ids as 63-bit keys."""
+        """Return the ids as 63-bit keys."""
         return [Tensor.from_numpy(bench_common.spread_keys(r)) for r in self.ranks]
 
     @functools.cached_property

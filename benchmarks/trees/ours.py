@@ -27,13 +27,13 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the command.
+    """One run of the command `mindspore-rec` on a task.
 
     Attributes:
         scores: probabilities of the validation and test rows.
-        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are the
-            times of `train`'s parts, which are imports, compiling, the steps of the first training
-            (`steps`) and the refit's steps.
+        seconds: wall times of `init`, of `tune` and of the whole `train`. The other times are parts
+            of the time of `train`: imports, compiling, the steps of the first training (`steps`),
+            and the refit's steps.
         training: results of the training, from a file that `train` wrote.
         tuned: results of the trials, from a file that `tune` wrote, or None.
     """
@@ -124,7 +124,7 @@ def _python(folder: Path, *arguments: str) -> str:
 
 
 def _merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the changes; a change of None removes the setting."""
+    """Return the changed settings; a change to None removes a setting."""
     made = dict(settings)
     for name, value in changes.items():
         if value is None:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """LightGBM, CatBoost and logistic regression on the raw columns of a task.
 
-Each learner reads the columns unchanged. Texts are categories, in the learner's own type for
-categories. The time is replaced by the hour and the weekday. A list is replaced by a flag per value
-(`|` separates the values). LightGBM and CatBoost have their default settings, but up to 2,000
-trees. Both libraries stop when the validation rows' AUC has not risen for 50 trees.
+Each learner reads the columns unchanged. Text columns become categories, in the type that each
+learner uses for categories. The time is replaced by the hour and the weekday. A list is replaced by
+a flag per value (`|` separates the values). LightGBM and CatBoost have their default settings, but
+up to 2,000 trees. LightGBM and CatBoost stop when the AUC of the validation rows has not risen for
+50 trees.
 
 `LightGBM-codes` reads each category's number as an ordinary number. `LightGBM-statistics` and
-`CatBoost-statistics` also read the numbers of the `TargetStatistics` in the schema from
-`infer_schema`. These numbers are the mean label and the frequency of each value, and of each pair
-of values in a cross. The numbers are computed from the network's training rows. `LightGBM-refit`
-trains again on training and validation rows together, with the same number of trees, as
-`train.refit` does.
+`CatBoost-statistics` also read target statistics: the numbers that the `TargetStatistics` in the
+schema from `infer_schema` compute. These numbers are the mean label and the frequency of each
+value, and of each pair of values in a cross. The target statistics are computed from the network's
+training rows. `LightGBM-refit` trains again on training and validation rows together, with the same
+number of trees, as `train.refit` does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MOST_TREES, _PATIENCE = 2_000, 50
 
 
 def _features(parts: Parts) -> dict[str, pd.DataFrame]:
-    """Return the parts' features; texts are categories, which the training rows define."""
+    """Return the features of each part; the training rows define the categories of text columns."""
     frames = {name: getattr(parts, name) for name in ("train", "valid", "test")}
     made = {name: _flat(frame) for name, frame in frames.items()}
     for column in made["train"]:
@@ -62,7 +63,7 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_statistics(parts: Parts, features: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the features and the numbers of the schema's statistics."""
+    """Return the features, and the numbers that the schema's target statistics compute."""
     time = TIME if TIME in parts.train else None
     columns = list(infer_schema(parts.train, LABEL, time=time).columns)
     if not parts.by_time:

@@ -42,7 +42,7 @@ class Parts:
 
     Attributes:
         train: rows to learn from.
-        valid: rows that serve to choose settings and the end of the training.
+        valid: rows for choosing settings and for early stopping.
         test: rows that were not used to choose anything.
         by_time: True if the parts follow each other in time.
     """

@@ -87,7 +87,8 @@ class Trainer:
         }
 
     def move(self, parts: list[int], rounds: int) -> list[float]:
-        """Send messages of these sizes to the other workers; return the seconds of each round.
+        """Send messages of the requested sizes to the other workers; return the seconds of each
+        round.
 
         A barrier before each exchange makes the workers begin together, so that only the transfer
         takes time.

@@ -104,7 +104,7 @@ def load(
             ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
             marital status is not a feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values also become categorical features (default: the
-            four amounts). The exact columns stay numeric features too.
+            four amounts). These columns are also numeric features.
         min_count: An exact value has its own key if at least this many training rows contain the
             value; `min_count` is at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).

@@ -61,7 +61,8 @@ def check_batch(batch: Batch) -> None:
 
 
 def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
-    """Return the chosen rows of every column: views for a slice, new arrays for an index array."""
+    """Return rows of every column, as views if `rows` is a slice, or as copies if it is an
+    array."""
     return {name: array[rows] for name, array in batch.items()}
 
 

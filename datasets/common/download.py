@@ -25,9 +25,9 @@ def fetch(
 ) -> Path:
     """Download ``url`` to ``destination``.
 
-    The downloaded part is in ``destination.partial``. A later call continues the download (HTTP
-    Range with If-Range, so that a file that changed on the server is downloaded anew). If the
-    server does not support range requests, it sends the whole file again.
+    The downloaded part is in ``destination.partial``. A later call continues the download by HTTP
+    Range with If-Range. If the file has changed on the server, it is downloaded anew. If the server
+    does not support range requests, it sends the whole file again.
 
     Args:
         url: An ``http`` or ``https`` address.

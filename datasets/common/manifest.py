@@ -86,7 +86,7 @@ class Manifest:
     def data_files(self) -> tuple[tuple[str, int], ...]:
         """Names and row counts of the data files."""
         files = tuple((file.name, file.rows) for file in self.files if file.rows)
-        # manifests of one data file did not always have its rows
+        # older manifests of a single data file may lack the number of rows of the file
         return files or ((self.files[0].name, self.rows),)
 
     def write(self, directory: Path) -> None:
@@ -117,7 +117,7 @@ class Manifest:
         return manifest
 
     def verify(self, directory: Path) -> None:
-        """Compare the SHA-256 digest of every file; reads all files.
+        """Read all files, and compare the SHA-256 digest of each file with the manifest.
 
         Raises:
             ValueError: a file differs from the manifest; the message names the file.
@@ -136,7 +136,7 @@ class Manifest:
 
 
 def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:
-    """Return the size and digest of every file of ``directory``, by name; reads all files.
+    """Read all files of ``directory``, and return the size and digest of each file by name.
 
     Args:
         directory: directory of the files.

@@ -31,17 +31,17 @@ def write_file(
     """Write batches to one file, in blocks of one size.
 
     Args:
-        blocks: as for `write_packed`.
+        blocks: the same as in `write_packed`.
         path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
-        block_rows: as for `write_packed`.
-        fields: as for `write_packed`.
+        block_rows: the same as in `write_packed`.
+        fields: the same as in `write_packed`.
 
     Returns:
         Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
 
     Raises:
-        ValueError: as `write_packed`.
+        ValueError: the same as in `write_packed`.
     """
     stream = _checked(rebatch(_checked(blocks), block_rows))
     first = next(stream, None)
@@ -139,7 +139,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def arrow_table(block: Batch, schema: pa.Schema) -> pa.Table:
-    """Return a block as a table, which shares the memory of contiguous arrays."""
+    """Convert a block to a table without copying contiguous arrays."""
     arrays = [
         pa.FixedSizeListArray.from_arrays(
             pa.array(np.ascontiguousarray(block[field.name]).reshape(-1)), type=field.type
@@ -153,7 +153,7 @@ class _MindRecordWriter:
     """One record per block."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...], block_rows: int) -> None:
-        # imported here: Parquet must not pay the second and a half that mindspore takes
+        # imported here, because importing mindspore takes 1.5 seconds, and Parquet does not need it
         from mindspore.mindrecord import FileWriter
 
         self._writer = FileWriter(str(path), shard_num=1, overwrite=True)
@@ -172,7 +172,7 @@ class _MindRecordWriter:
 
 
 def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """Return a page size for MindRecord that fits the largest block, which is one record."""
+    """Return MindRecord's page size for the largest block; each block is one record."""
     need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
     page = _MINDRECORD_DEFAULT_PAGE
     while page < need:

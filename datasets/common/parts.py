@@ -77,7 +77,7 @@ class Conversion:
     Args:
         output: directory to make, with its parents.
         format: ``mindrecord`` or ``parquet``.
-        block_rows: rows per record or row group.
+        block_rows: number of rows in a MindRecord record or a Parquet row group.
         fields: names of the values of each column, by the column's name.
         plan: all further settings that affect the bytes, as JSON values. An interrupted conversion
             is resumed only with the same plan.
@@ -206,7 +206,7 @@ class _Converting(Work):
     def _write(self, part: PartRows) -> None:
         conversion, place = self.conversion, self.conversion.place
         stem = f"{self.source.name}-{part.number:05d}"
-        # MindRecord has its own name inside: the file must be made under it
+        # a MindRecord file contains its own name, so the file must be made under its final name
         beside = place / f"{stem}.{os.getpid()}"
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
@@ -230,7 +230,8 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock a conversion's directory; an error removes the directory unless a part is finished."""
+    """Lock a conversion's directory; after an error, remove the directory if no part is
+    finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:

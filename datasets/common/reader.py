@@ -34,8 +34,8 @@ class BlockOrder(NamedTuple):
 
     Shuffling reads the blocks in a random order, and permutes the rows of every `window` blocks
     together. A random generator with the seed (seed, pass) draws the permutations one after
-    another. A draw depends on the number of rows, so the number of rows of every block must be
-    known in advance.
+    another. The permutations depend on the numbers of rows, so the number of rows of every block
+    must be known in advance.
 
     Args:
         shuffle: True if the order is random.
@@ -139,7 +139,7 @@ class BatchStream:
         if seed < 0:
             raise ValueError(f"seed must be at least 0, got {seed}")
         if drop_remainder and batch_size > rows:
-            # with repeat=None this would spin for ever without a single batch
+            # with repeat=None, the iteration would never end and never yield a batch
             raise ValueError(f"batch_size must be at most the {rows} rows, got {batch_size}")
         self._source = source
         self._batch_size = batch_size
@@ -227,8 +227,8 @@ def as_dataset(
     """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are complete batches.
 
     Args:
-        path: As for `batches`.
-        batch_size: As for `batches`.
+        path: The same as in `batches`.
+        batch_size: The same as in `batches`.
         **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
             use a training loop that does not need the size.
 
@@ -237,7 +237,7 @@ def as_dataset(
         has its own arrays, because MindSpore does not copy a generator's arrays.
 
     Raises:
-        ValueError: as for `batches`.
+        ValueError: the same as in `batches`.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
@@ -333,7 +333,7 @@ def _of_arrays(arrays: Batch) -> _Source:
 
 
 class _BlockRows(FileRows):
-    """Rows whose blocks come from a function, which is called in the order of reading."""
+    """Rows that a function returns; the function is called for blocks in the order of reading."""
 
     sequential = True
 

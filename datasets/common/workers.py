@@ -43,7 +43,7 @@ class _StoppedError(Exception):
 
 
 def run_all(works: Sequence[Work], workers: int | None = None) -> None:
-    """Do all parts of the work that are not done yet.
+    """Run all unfinished parts of the work.
 
     Args:
         works: works to do.
@@ -70,7 +70,7 @@ def run_all(works: Sequence[Work], workers: int | None = None) -> None:
 
 
 def _run_in_processes(works: Sequence[Work], count: int, bar: Any) -> None:
-    # not fork: MindSpore and Arrow have threads
+    # not fork, because MindSpore and Arrow have threads
     context = multiprocessing.get_context("spawn")
     read, stop = context.Value("q", 0), context.Event()
     with ProcessPoolExecutor(count, context, _start, (os.getpid(), read, stop)) as pool:

@@ -13,8 +13,8 @@ them:
   BARS bins the counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories;
   `--counts-as-categories` bins the counts in the same way. BARS also merges rare values: values
   that occur fewer than 10 times for x4_001 (embeddings of 16), and fewer than 2 times for x4_002
-  (embeddings of 40). This library does not merge rare values. Instead, use admission with
-  `embedding.admission_threshold`. If you train for several epochs, also set
+  (embeddings of 40). This library does not merge rare values. Instead of merging rare values, use
+  admission with `embedding.admission_threshold`. If you train for several epochs, also set
   `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
   instead of a learned vector.
 
@@ -79,12 +79,12 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: a count x becomes ``log(1 + x)``, or 0
-            if x is negative. In both versions, a missing count becomes 0, and an empty category is
-            treated as missing.
+            if x is negative. In ``x1`` and ``x4``, a missing count becomes 0, and an empty category
+            is treated as missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
-        span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
-            all lines).
+        span: Read only the lines that begin in this range of bytes, the same as in `lines.pieces`
+            (default: all lines).
         on_bytes: Called with the number of bytes read from the file since the last call.
 
     Yields:
@@ -171,10 +171,10 @@ def convert(
     Args:
         path: The CSV file.
         output: Directory to make; it appears when it is complete.
-        version: As for `blocks`.
+        version: The same as in `blocks`.
         format: ``mindrecord`` (default) or ``parquet``.
         batch_size: Rows per block (default 4096).
-        counts_as_categories: As for `blocks`.
+        counts_as_categories: The same as in `blocks`.
         overwrite: Replace ``output`` if it exists (default False).
         workers, part_bytes, restart: The same as in `datasets.criteo.convert.convert`.
 
@@ -182,8 +182,8 @@ def convert(
         A dict with the number of ``rows``.
 
     Raises:
-        ValueError, OSError: as `blocks`; also ValueError if the file has no rows, or ``output`` has
-            an interrupted conversion with different settings.
+        ValueError, OSError: `blocks` raises this error. ValueError is also raised if the file has
+            no rows, or if ``output`` has an interrupted conversion with different settings.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         RuntimeError: a process was killed.
     """

@@ -39,7 +39,7 @@ def extract(archive: Path, directory: Path) -> list[Path]:
 
     Args:
         archive: The ``.tar.gz``.
-        directory: Directory for the files; each appears when it is complete.
+        directory: Directory for the files; each file appears when the file is complete.
 
     Returns:
         Their paths.
@@ -49,7 +49,7 @@ def extract(archive: Path, directory: Path) -> list[Path]:
     """
     partials: dict[str, Path] = {}
     try:
-        # read as a stream to the end: only there the checksum of gzip is compared
+        # read the stream to its end, because gzip compares the checksum only at the end
         with gzip.open(archive) as unpacked:
             with tarfile.open(fileobj=unpacked, mode="r|") as tar:
                 for member in tar:

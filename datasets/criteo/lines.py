@@ -49,14 +49,14 @@ def pieces(
     Args:
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
-        span: For a plain file, a range of bytes (end not included). Only lines whose first byte is
-            in this range are read; these lines are numbered from 1. If ranges cover the file
-            without overlap, each line is in exactly one range. Default: all.
+        span: For a plain file, a range of bytes (end not included). The reader yields only lines
+            whose first byte is in this range, and numbers these lines from 1. If ranges cover the
+            file without overlap, each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. If the last line has no line feed, a line feed is added. So a carriage
-        return as the file's last byte counts as CR LF. A byte order mark at the start of the file
-        is left out.
+        Pieces, in order. If the last line has no line feed, a line feed is added. So if a file ends
+        with a carriage return, its last line ends with CR LF. A byte order mark at the start of the
+        file is left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.
@@ -99,7 +99,7 @@ def _chunks(
             yield raw.read(min(left, max(size, 3)))
         return
     if not is_gzip(path):
-        # at least the byte order mark in one chunk, so that it can be seen
+        # read at least 3 bytes, so that the first chunk contains a whole byte order mark
         while data := raw.read(max(size, 3)):
             yield data
         return

@@ -73,7 +73,7 @@ def parse(text: bytes) -> Columns:
 
 def _typed(text: bytes) -> pa.Table | None:
     """Return the table if every line is good; return None if a line is bad."""
-    # Arrow ends a line at a lone carriage return and skips a byte order mark: not for it
+    # Arrow would end a line at a lone carriage return, and would skip a byte order mark
     if b"\r" in text or text.startswith(b"\xef\xbb\xbf"):
         return None
     try:
@@ -134,7 +134,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))
     bad = np.full(len(ends), -1, np.int8)
-    # the line feed of an empty line stands where its label would be: also not a label
+    # in an empty line, the byte at the label's position is the line feed, which is not a label
     label = ((data[starts] | 1) == ord("1")) & (data[np.minimum(starts + 1, ends)] == _TAB)
     bad[~label] = BAD_REASONS.index("label")
     bad[_count(data == _RETURN, ends) > 0] = BAD_REASONS.index("text")
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line; `ends` contains the positions of the lines' ends."""
+    """Return the number of hits in each line; `ends` contains the end position of each line."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

@@ -188,18 +188,18 @@ def read_pieces(
     counts_as_categories: bool,
     first_line: int = 1,
 ) -> Iterator[Batch]:
-    """Yield the rows of pieces of lines, one batch per piece.
+    """Parse pieces of lines, and yield one batch of rows per piece.
 
     Args:
         given: the pieces.
         report: report that counts the rows.
-        strict: as for `CriteoReader`.
-        counts_as_categories: as for `CriteoReader`.
+        strict: the same as in `CriteoReader`.
+        counts_as_categories: the same as in `CriteoReader`.
         first_line: number, in the file, of the line that the report counts as line 1 (default 1).
 
     Raises:
-        BadRowError: a row is bad and ``strict`` is True; the error counts lines as the report does,
-            and counts `first_line` as line 1.
+        BadRowError: a row is bad and ``strict`` is True. In the error and in the report,
+            `first_line` is line 1.
     """
     for piece in given:
         columns = parse(piece.text)

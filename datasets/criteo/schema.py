@@ -59,7 +59,7 @@ def scale_counts(counts: np.ndarray) -> np.ndarray:
         >>> scale_counts(np.array([0.0, 1.0, -2.0, np.nan])).round(4)
         array([0.    , 0.6931, 0.    , 0.    ], dtype=float32)
     """
-    # fmax takes the number where the other is NaN, so missing becomes 0 on the way
+    # if one argument is NaN, fmax returns the other, so a missing count becomes 0
     return np.log1p(np.fmax(counts, 0.0)).astype(np.float32)
 
 

@@ -33,7 +33,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """Return the files of the user's inputs, a directory's files in order.
+    """Return the files of the user's inputs; the files of a directory are in order.
 
     Args:
         inputs: files, and directories with ``day_0`` to ``day_23`` (``.gz`` or not), or with
@@ -82,8 +82,8 @@ def sources_of(
     Args:
         files: the files, in order.
         part_bytes: bytes of text per part, at least 1.
-        strict: as for `CriteoReader`.
-        counts_as_categories: as for `CriteoReader`.
+        strict: the same as in `CriteoReader`.
+        counts_as_categories: the same as in `CriteoReader`.
     """
     if part_bytes < 1:
         raise ValueError(f"part_bytes must be at least 1, got {part_bytes}")
@@ -114,7 +114,7 @@ def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
     """Return the function that makes a manifest's ``source`` from the parts' reports.
 
     Args:
-        files: as for `sources_of`.
+        files: the same as in `sources_of`.
         sources: result of `sources_of`.
     """
     numbers = {path: k for k, path in enumerate(files)}
@@ -190,7 +190,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file, which one process must read from the beginning; it has several parts."""
+    """A gzip file with several parts; one process must read the file from the beginning."""
 
     part_bytes: int
 
@@ -218,7 +218,8 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of one part, until they have `most` bytes of text; `following` is the next piece."""
+    """The pieces of one part, up to `most` bytes of text; `following` is the piece after the
+    part."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
@@ -291,7 +292,7 @@ def _floats(column: pa.Array) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Return a dictionary of texts; the empty text is missing, as in the text files."""
+    """Return a dictionary of texts; an empty text means a missing value, as in the text files."""
     texts = column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts).dictionary_encode()
 

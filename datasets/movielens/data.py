@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MovieLens as whole columns of keys, genres and labels; a rating of 4 or more is a positive.
+"""Read MovieLens as columns of keys, genres and labels; a rating of 4 or more is a positive label.
 
 The source is https://grouplens.org/datasets/movielens/ (Harper and Konstan,
 "The MovieLens Datasets: History and Context", ACM TiiS 5, 2015,
@@ -129,7 +129,7 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """Return every rating with its movie's title and genres, in order of time.
 
     Args:
-        data_dir: as for `load`.
+        data_dir: the same as in `load`.
 
     Returns:
         Columns userId, movieId, rating, timestamp, title, genres.

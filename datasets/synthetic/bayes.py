@@ -77,7 +77,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC from both classes' weights per group; later groups have higher scores."""
+    """Return the AUC from the weights of both classes in each group; later groups score higher."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

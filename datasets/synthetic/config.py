@@ -21,8 +21,8 @@ class CategoryField:
             ``k ** -zipf``. The exponent 0 makes all values equally frequent; click logs have an
             exponent of about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
-        pairs: Weight of the field's vector in the pairwise interactions, at least 0. With 0, the
-            default, the field has no interactions.
+        pairs: Weight of the field's vector in the pairwise interactions, at least 0. If the weight
+            is 0 (default), the field has no interactions.
 
     Raises:
         ValueError: an argument is out of range.

@@ -80,9 +80,9 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places, and a place contains one value at a time. A place has a fixed
-    probability; a row draws a place and has the value of this place. Each place receives a new
-    value every `life` rows; different places change at different rows. The click probability is
+    A field has `alive` slots, and each slot contains one value at a time. Each slot has a fixed
+    probability. A row draws a slot, and has this slot's value. A slot receives a new value every
+    `life` rows; different slots change at different rows. The click probability is
     ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
 
     Args:
@@ -123,7 +123,7 @@ class DriftingModel:
             words = stream_words(self.seed, f"row/C{f + 1}", numbers)
             places = zipf_ranks(self._law, uniform(words))
             values[:, f] = self._holders(f, places, numbers)
-            # the low bits, which uniform() does not use much, decide what occurs once
+            # the low bits, which hardly affect uniform(), decide which ids occur once
             once = (words & np.uint64(0xFFFF)) < np.uint64(round(config.once_share * 65536))
             values[once, f] = -1 - numbers[once]
             told += self.effect(f, values[:, f])

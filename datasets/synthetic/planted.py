@@ -158,7 +158,7 @@ class PlantedModel:
         self._bias = _bias_for((parts - self._means) @ self._scales, config.click_rate)
 
     def _logits(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        # a sum in a fixed order: matmul's order may depend on the number of rows
+        # add in a fixed order, because the order of matmul may depend on the number of rows
         parts = (self._parts(ranks, counts) - self._means) * self._scales
         return parts[:, 0] + parts[:, 1] + parts[:, 2] + self._bias
 
@@ -209,7 +209,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
     """Draw long-tailed counts; a tenth are missing, and I2 has negatives as in Criteo's data."""
     draws = uniform(words)
-    # the low bits, which uniform() does not use much, decide what is missing
+    # the low bits, which hardly affect uniform(), decide which values are missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))
     top = 2.0 + index % 6
     counts = np.floor(np.expm1(top * draws))
@@ -234,7 +234,8 @@ class _KeyTable:
 
     def __init__(self, seed: int, name: str, cardinality: int) -> None:
         self._name = name
-        # an odd factor and an offset are a bijection of 32 bits: no two values share a text
+        # multiplying by an odd factor and adding an offset is a bijection of 32 bits, so texts
+        # differ
         words = stream_words(seed, f"text/{name}", np.arange(2))
         self._factor = np.uint64((int(words[0]) & 0xFFFFFFFF) | 1)
         self._offset = np.uint64(int(words[1]) & 0xFFFFFFFF)
