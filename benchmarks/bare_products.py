@@ -272,7 +272,7 @@ class BareProducts:
         fixed: indices of layers whose inputs need no gradient. Default: none.
 
     Raises:
-        RuntimeError: the processor does not multiply in this precision.
+        RuntimeError: the processor cannot multiply in this precision.
     """
 
     def __init__(

@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, these first accesses
-    would be counted as costs of the table's growth.
+    costs 20 times as much as an ordinary page fault. Without this function, the first accesses to
+    pages would be counted as costs of the table's growth.
     """
     np.ones(size, np.uint8)
 

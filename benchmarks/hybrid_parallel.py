@@ -171,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return each worker's rows of a table with `keys` rows, and the most rows by the mean."""
+    """Return the number of rows of each worker, for `keys` rows, and the maximum by the mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),

@@ -41,10 +41,11 @@ DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
 CLOCK = 1000  # steps that the filled rows are spread over
-# First steps of a block that are not counted: columns are found, and rows come without prefetch.
+# First steps of a block, which are not counted: they find the key columns, and run without
+# prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# In stats(), the names of the tiers' counters end in these suffixes.
+# Suffixes of the names of the tiers' counters in stats().
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -140,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        More frequent keys have later last steps, and each key's count is the count that its
-        frequency predicts.
+        More frequent keys have later last steps. A key's count is the expected count for the key's
+        frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -314,8 +315,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with one type of rows, and return the results.
 
-    The host tier has the same size in bytes for every type of row. The host tier's size is enough
-    for the setup's share of the rows in float32.
+    The host tier has the same size in bytes for every type of row. The host tier is large enough
+    for the setup's share of the rows, stored in float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []

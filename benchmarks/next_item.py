@@ -19,11 +19,11 @@ interval of this difference from a bootstrap over users. The best baseline has t
 on the validation rows.
 
 `--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
-The output has two rows per network. The first row is the network alone. The second row is the
-network combined with the best baseline that counts co-occurrences: an item's score is the network's
-score plus w times the logarithm of the baseline's score. The factor w is chosen by NDCG@10 on the
-validation rows. The figures are means over the seeds, and the interval applies to the difference
-between means.
+The output has two rows per network. A network's first row shows the network alone. The second row
+shows the network combined with the best baseline that counts co-occurrences: an item's score is the
+network's score plus w times the logarithm of the baseline's score. The factor w is chosen by
+NDCG@10 on the validation rows. The figures are means over the seeds, and the interval applies to
+the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return figures, and True if earlier figures are near."""
+    """Leave out each user's last event; return the figures, and True if they match earlier ones."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

@@ -81,7 +81,7 @@ def write(path: Path, made: Iterator[pa.Table]) -> None:
 
 
 def blocks(rows: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the same rows as blocks of the packed format."""
+    """Yield the rows of `tables` as blocks of the packed format."""
     for table in tables(rows, seed):
         for at in range(0, table.num_rows, BATCH):
             part = table.slice(at, BATCH)

@@ -71,7 +71,7 @@ def train_steps(
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
-        steps: an iterable of any items; before each step, the next item is requested.
+        steps: an iterable; each item starts one step, and the value of the item is not used.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.
     """
@@ -299,7 +299,7 @@ def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
-    """Run the phases and return their results."""
+    """Measure phases with and without deltas, and return the results."""
     waiting = sorted(staged.glob(DELTAS))
     rows = [
         json.loads((path / "manifest.json").read_text())["tables"]["bench.serving"]["rows"]

@@ -25,7 +25,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, starting at `offset`."""
+        """Return `width` of these columns, from the column with index `offset` on."""
         return Columns(self.value, self.offset + offset, width)
 
 

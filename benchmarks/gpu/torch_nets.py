@@ -153,7 +153,7 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the last loss and two median seconds: of single steps, and of steps in blocks.
+    """Return the last loss, and the median seconds of single steps and of steps in blocks.
 
     The host waits for the GPU after each single step, or after each block of `options.block` steps.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
-Each network has two forms: one runs on padded blocks, and the other pads the values for the
-attention only (for DIN, it pads nothing). In SASRec's and HSTU's blocks, the attention's mask is
-causal, and the padding comes after the values. So the padding needs no mask there; DIN uses a mask.
-Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile` fails or
-takes more than a minute.
+Each network has two forms. The padded form runs on padded blocks. The packed form pads the values
+only for the attention, and pads nothing for DIN. In SASRec's and HSTU's blocks, the attention's
+mask is causal, and the padding comes after the values. So the padding needs no mask there; DIN uses
+a mask. Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile`
+fails or takes more than a minute.
 """
 
 from __future__ import annotations

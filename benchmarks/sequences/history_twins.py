@@ -13,8 +13,8 @@ is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times t
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
 from weights that have each moved by about a millionth of their size. ReLU and Adam make such
 differences grow. At a rate of 0.001, the mean losses of BST's twin then differ by up to 0.008. At
-the default rate the differences stay small, so that an error in a network or an optimizer would be
-seen.
+the default rate, the differences by rounding stay so small that an error in a network or an
+optimizer would be visible.
 """
 
 from __future__ import annotations
