@@ -264,8 +264,8 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out. The products of these
-            layers are reductions; memory limits their speed in any library.
+        layers: (in, out) of each layer. Layers with one output are left out. The products of layers
+            with one output are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

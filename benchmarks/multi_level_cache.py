@@ -61,8 +61,8 @@ class Setup(NamedTuple):
         device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
             no device tier.
         lower: 'ssd' or 'redis'.
-        target: minimum samples/s, as a fraction of the speed of the table in memory, or of the
-            disk's limit.
+        target: minimum samples/s, as a fraction of the speed of the table in memory; for the setup
+            'disk', as a fraction of the disk's limit.
     """
 
     text: str
@@ -236,7 +236,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # Only RecModel reads `cache.prefetch`, when a training begins.
+            # RecModel alone reads `cache.prefetch`, at the start of a training.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()

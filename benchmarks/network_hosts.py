@@ -22,8 +22,8 @@ __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
 # After a pause, a host may send this many bytes without the speed limit. TCP never sends more than
-# `_BURST` at once. With a smaller value, the processor would cut TCP's data into packets of 1,514
-# bytes.
+# `_BURST` at once. If `_BURST` were smaller, the processor would cut TCP's data into packets of
+# 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gRPC client that writes HTTP/2 frames itself, for requests that no gRPC library would send.
 
-The client obeys the windows of flow control, since a server closes connections that exceed a
+The client obeys the windows of flow control, because a server closes connections that exceed a
 window. The client uses no library for messages. So a call can consist of headers only, end in the
 middle of its message, or declare its message as compressed.
 """

@@ -45,7 +45,7 @@ Work = Callable[[np.ndarray, np.ndarray], None]
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """Yield the user's server, or a new server without persistence on a free port."""
+    """Yield `url`, or the URL of a new server without persistence on a free port."""
     if url is not None:
         yield url
         return

@@ -59,7 +59,7 @@ class Data:
         self.is_static = len(set(self.offsets[:, -1].tolist())) == 1
 
     def batch(self, k: int) -> tuple[Tensor, ...]:
-        """Return values, offsets, times, candidates and gradients of the output of batch k."""
+        """Return batch k: values, offsets, times, candidates, and gradients of the output."""
         n = int(self.offsets[k, -1])
         arrays = (
             self.values[:n],

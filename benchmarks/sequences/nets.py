@@ -18,8 +18,8 @@ of a softmax over all items, or over the targets of a batch and items drawn at r
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
 
-All batches have the same shape, unless events with the same time form one row: a batch is padded
-    with events that have no targets.
+Batches are padded with events that have no targets. So all batches have the same shape, unless
+events with the same time form one row.
 """
 
 from __future__ import annotations

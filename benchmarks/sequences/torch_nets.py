@@ -22,8 +22,9 @@ __all__ = ["Adam", "Twin"]
 class Adam(torch.optim.Optimizer):
     """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is added before the correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. For gradients near epsilon, such as 1e-7,
-    steps then differ, and the losses differ by a few thousandths after 100 steps.
+    `torch.optim.Adam` adds epsilon to the corrected root. If the two forms are mixed, steps differ
+    for gradients near epsilon, such as 1e-7, and the losses differ by a few thousandths after 100
+    steps.
 
     Args:
         parameters: dense parameters.
