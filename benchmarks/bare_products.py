@@ -55,7 +55,7 @@ def has(precision: str) -> bool:
 
 
 def why_not(precision: str) -> str:
-    """Return a message if the processor cannot multiply in a precision, or ""."""
+    """Return why the processor cannot multiply in a precision; "" if it can."""
     if has(precision):
         return ""
     return f"{precision}: oneDNN has no such products on a processor with {instructions()}"

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from mindspore_rec import Eviction
 
-BEFORE = 60  # steps whose median is the measure, and which touch the rows that stay
+BEFORE = 60  # steps before the sweep: give the median, and look up the rows that stay
 AFTER = 40
 IDLE = 100_000
 

@@ -40,7 +40,7 @@ DIM = 16
 DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
-CLOCK = 1000  # steps that the filled rows are spread over
+CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
 # First steps of a block, which are not counted: they find the key columns, and run without
 # prefetch.
 SKIPPED = 3
@@ -346,7 +346,7 @@ def run_setup(
         try:
             ask_disk()
             figures = measure({"memory": memory, "tiers": tiers}, batches, options, name)
-            ask_disk()  # before and after: shared disks change their mind
+            ask_disk()  # again, because a shared disk's speed changes
         finally:
             tiers.close()
     disk_limit(figures, options, fio)

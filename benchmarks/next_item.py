@@ -79,7 +79,7 @@ MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
         "Markov chain": (CHAIN, 0.118, 0.067),
     },
 }
-MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
+MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 
 
 def chosen_settings(
@@ -187,7 +187,7 @@ def print_task(name: str, record: Mapping[str, Any]) -> None:
 
 
 def check(data: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """Leave out each user's last event; return the figures, and True if they match earlier ones."""
+    """Leave out each user's last event; return figures, and True if earlier figures are near."""
     record: dict[str, Any] = {}
     is_near = True
     for name, measured in MEASURED.items():

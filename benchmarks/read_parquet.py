@@ -54,7 +54,7 @@ from mindspore_rec.feature import CategoryColumn, LabelColumn, NumberColumn, Sch
 BATCH = 4096
 GROUP = 1 << 17
 FIELDS, NUMBERS = 26, 13
-LEAST = {"in order": 0.9, "shuffled": 0.7}  # of pyarrow's scan
+LEAST = {"in order": 0.9, "shuffled": 0.7}  # share of pyarrow's speed
 IDS = [f"c{i}" for i in range(FIELDS)]
 FLOATS = [f"n{i}" for i in range(NUMBERS)]
 

@@ -129,7 +129,7 @@ def children(pid: int) -> dict[str, int]:
         try:
             pids[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
     return pids
 
 

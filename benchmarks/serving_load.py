@@ -119,7 +119,7 @@ class Load:
         self._phase = "warmup"
         self._stop = threading.Event()
         self.latencies: dict[str, list[float]] = {}
-        self.versions: list[tuple[float, int]] = []  # (time, version) of a version's first answer
+        self.versions: list[tuple[float, int]] = []  # (time, version): first answers
         self.failed: list[str] = []
         self._newest = -1
         self._lock = threading.Lock()
@@ -278,7 +278,7 @@ def cpu_seconds(server: subprocess.Popen[str]) -> float:
     ticks = 0
     for pid in processes_of(server):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])  # in the program, and in the system for it
+        ticks += int(fields[11]) + int(fields[12])  # ticks in user mode and in the kernel
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -13,7 +13,7 @@ __all__ = ["Columns", "Layers", "Program", "Run"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-_MOST_PADDING = 512  # rows that fill the last slice up
+_MOST_PADDING = 512  # maximum of rows that pad the last slice
 _NO_MASKS = (-1, -1, 0)
 
 
@@ -185,7 +185,7 @@ class Layers:
     """
 
     def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:
-        self.program = program.program  # keeps the number valid
+        self.program = program.program  # keeps the program's number valid
         self.number = number
         self.input_widths, self.output_widths = program.input_widths, output_widths
         self.parameters, self.extras = program.parameters, program.extras

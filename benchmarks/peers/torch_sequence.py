@@ -76,7 +76,7 @@ class Batch:
         times = np.zeros(lists * longest, np.int64)
         times[at] = work.times[:count]
         self.bucket = torch.zeros(0)
-        if work.net == "hstu":  # not a part of the step's time
+        if work.net == "hstu":  # computed here, outside of the timed step
             times = times.reshape(lists, longest)
             between = np.maximum(times[:, :, None] - times[:, None], 0).astype(np.float64)
             bucket = np.clip(np.frexp(between)[1], 0, 31).astype(np.int32)
@@ -247,7 +247,7 @@ def make(work: Work) -> tuple[dict[str, str], Callable[[int], float]]:
                 compiled.network = torch.compile(compiled.network)
                 for k in range(len(batches)):
                     compiled.step(k)
-        except Exception as error:  # whatever the compiler raises: it is a try
+        except Exception as error:  # the compiler can raise any error
             failed.append(f"{name}: {type(error).__name__}")
             continue
         forms[f"{name}, compiled"] = compiled

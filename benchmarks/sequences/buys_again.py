@@ -48,7 +48,7 @@ SETTINGS: dict[str, Any] = {
             "kind": "history",
             "values": "text",
             "side_of": "seen",
-            "length": None,  # of `seen`, so the proposed length is removed
+            "length": None,  # the length of `seen` applies, so remove the proposed one
             "embedding_dim": 4,
         },
     },

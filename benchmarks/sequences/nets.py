@@ -42,7 +42,7 @@ from mindspore_rec.nn import HSTU, HistoryTransformer
 __all__ = ["GRIDS", "NETS", "NextItemNet", "batches", "net_scores", "pairs_of", "trained"]
 
 NETS = ("SASRec", "HSTU")
-EVENTS = 1024  # of a batch
+EVENTS = 1024  # events of a batch
 _LISTS = EVENTS // 8
 _DAY = 86_400
 
@@ -100,7 +100,7 @@ class _Dropout(nn.Cell):
         seed: seed of the masks.
     """
 
-    masks = 4093  # prime, so that each step begins with another mask
+    masks = 4093  # a prime, so that each step begins with a different mask
 
     def __init__(self, dim: int, rate: float, seed: int) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ __all__ = ["TASKS", "Events", "Part", "Task", "last_events", "part_of"]
 
 @dataclass(frozen=True)
 class Events:
-    """Events: only the first event of each pair of user and item.
+    """Events, of which only the first event of each pair of user and item is kept.
 
     Attributes:
         user: int64 ``[E]``, the users' numbers, which start at 0.

@@ -57,8 +57,9 @@ class Twin(nn.Module):
         net: our `DIN`, `BST`, `SASRec` or `HSTU`.
         keys: the keys of each table, rising, in the order of the schema's tables. The keys are
             inserted into our tables, and the initial values of the rows are copied to PyTorch.
-        tables: our tables in the same order.
-        weights: our tables of first-order weights in the same order, none for `DIN` and `BST`.
+        tables: our tables, in the order of `keys`.
+        weights: our tables of first-order weights, in the order of `keys`; none for `DIN` and
+            `BST`.
     """
 
     def __init__(
