@@ -5,9 +5,9 @@
 
 DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
 event per message. Each event is scored before the model is trained on it. A batch consists of all
-events between two updates. The model without updates scores the same events. The task is to predict
-if a rating is at least 4 stars. The settings were chosen on the last eighth of the first 80 %
-(`--part validation`).
+events between two updates. For comparison, a model without updates scores the same events. The task
+is to predict if a rating is at least 4 stars. The settings were chosen on the last eighth of the
+first 80 % (`--part validation`).
 """
 
 from __future__ import annotations

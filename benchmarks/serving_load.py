@@ -3,10 +3,10 @@
 
     PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
 
-A real training writes a full checkpoint and deltas beforehand. After the training, the server
-answers requests that arrive at a fixed rate. In every second phase, the server's directory receives
-one delta per second. Latency is measured from a request's due time, so that it includes the wait
-for earlier requests.
+Before the measurement, a real training writes a full checkpoint and deltas. During the measurement,
+the server answers requests that arrive at a fixed rate. In every second phase, the server's
+directory receives one delta per second. Latency is measured from a request's due time, so that it
+includes the wait for earlier requests.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ class Program:
     ) -> Columns:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
-        # With a shift of 0, a number equal to its column's mean would become 0. Rounding would then
-        # decide the sign of this number, and therefore the slope of the activation.
+        # With a shift of 0, rounding would decide the sign of a number that equals its column's
+        # mean, and therefore the slope of the activation.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),

@@ -212,7 +212,7 @@ def windows(user: np.ndarray, length: int, rng: np.random.Generator) -> list[tup
 def batches(
     part: Part, together: bool, settings: Mapping[str, Any], rng: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the batches of an epoch. A batch is the inputs of the loss.
+    """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
         part: the part whose events are learned.
