@@ -55,7 +55,7 @@ def has(precision: str) -> bool:
 
 
 def why_not(precision: str) -> str:
-    """Return a message if the processor cannot multiply in a precision, or ""."""
+    """Return why the processor cannot multiply in a precision; "" if it can."""
     if has(precision):
         return ""
     return f"{precision}: oneDNN has no such products on a processor with {instructions()}"
@@ -264,15 +264,15 @@ class BareProducts:
     """The products of one step of a network's layers, ready to be timed.
 
     Args:
-        layers: (in, out) of each layer. Layers with one output are left out. The products of these
-            layers are reductions; memory limits their speed in any library.
+        layers: (in, out) of each layer. Layers with one output are left out. The products of layers
+            with one output are reductions; memory limits their speed in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.
         fixed: indices of layers whose inputs need no gradient. Default: none.
 
     Raises:
-        RuntimeError: the processor does not multiply in this precision.
+        RuntimeError: the processor cannot multiply in this precision.
     """
 
     def __init__(

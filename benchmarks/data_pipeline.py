@@ -31,7 +31,7 @@ from datasets.common.packed import FORMATS, write_packed
 
 BATCH = 4096
 FIELDS, NUMBERS = 26, 13
-FEWEST = 500_000  # rows a second that are promised
+FEWEST = 500_000  # promised rows per second
 
 
 def rows_in_memory(rows: int, seed: int) -> Iterator[Batch]:

@@ -154,7 +154,7 @@ def main() -> None:
 def first_part(args: Any) -> dict[str, dict[str, float]]:
     """Measure the chosen policies and print each result at once."""
     leaving = max(int(args.new * args.batch * args.fields) // 2, 1)
-    names = policies(args.rows, leaving, 1.0, args.candidates)  # for their names only
+    names = policies(args.rows, leaving, 1.0, args.candidates)  # only the names are used
     wanted = choose(list(names), args.policies, "--policies")
     results: dict[str, dict[str, float]] = {}
     if not wanted:

@@ -20,13 +20,13 @@ from tqdm import tqdm
 
 from mindspore_rec import Eviction
 
-BEFORE = 60  # steps whose median is the measure, and which touch the rows that stay
+BEFORE = 60  # steps before the sweep: give the median, and look up the rows that stay
 AFTER = 40
 IDLE = 100_000
 
 # Name of a sweep -> (eviction rules at the start, `recorded`). If `recorded` is True, changes are
 # recorded for a delta, and each step also fetches the evicted keys, as EvictedKeysCallback does.
-# The step's time includes the time of recording and fetching.
+# The step's time includes the time to record changes and to fetch keys.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),

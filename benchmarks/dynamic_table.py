@@ -116,10 +116,10 @@ class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
     With 'returning', half of the new positions in a batch have keys that never occurred before. The
-    other half have the keys that were new in the previous batch. Even with an admission threshold
-    of 2, a step inserts as many keys as without admission. Besides the inserted keys, the step
-    counts as many keys that are not admitted yet. With 'once', each new key occurs only once in the
-    stream.
+    other half of the new positions have the keys that were new in the previous batch. Even with an
+    admission threshold of 2, a step inserts as many keys as without admission. Besides the inserted
+    keys, the step counts as many keys that are not admitted yet. With 'once', each new key occurs
+    only once in the stream.
 
     Args:
         shape: batch and fields.

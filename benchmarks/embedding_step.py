@@ -5,11 +5,11 @@ One step looks up batch x fields ids, computes the rows' gradients, sums the gra
 runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
 with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
-and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
-float32, steps of this table alternate with steps of a float32 table. The script prints the ratios
-of the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph reads
-our table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output, all
-graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
+and the machine's lower bound (the memory accesses alone). If `--value-dtype` or `--state-dtype` is
+not float32, steps of our table alternate with steps of a float32 table. The script prints the
+ratios of the table's times to the float32 table's times. With `--output-dtype bfloat16`, the graph
+reads our table's rows as bfloat16, and the float32 table's rows as float32. With bfloat16 output,
+all graphs end in a fused layer, even graphs without a table. The fused layer reads float32 and
 bfloat16, whereas MindSpore's own CPU kernels do not read bfloat16. With bfloat16 output, the script
 does not measure MindSpore's own lookup. With bfloat16 output, the script also prints the ratios of
 the times of whole steps. Each round runs the steps in a new random order, because a step's time
@@ -353,8 +353,8 @@ def touch_memory(size: int) -> None:
     """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, if the host has not assigned a page yet, the first access to the page
-    costs 20 times as much as an ordinary page fault. Without this function, these first accesses
-    would be counted as costs of the table's growth.
+    costs 20 times as much as an ordinary page fault. Without this function, the first accesses to
+    pages would be counted as costs of the table's growth.
     """
     np.ones(size, np.uint8)
 

@@ -3,8 +3,8 @@
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
-All ways below train the same network on Zipf-distributed ids, in runs that alternate. Worker i and
-the independent process i train on the same batches.
+The ways listed below train the same network on Zipf-distributed ids, in alternating runs. Worker i
+and the independent process i train on the same batches.
 
     one_core     one process on one core
     independent  N separate processes, a core each; the sum of their speeds is the most that N
@@ -171,7 +171,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return each worker's rows of a table with `keys` rows, and the most rows by the mean."""
+    """Return the number of rows of each worker, for `keys` rows, and the maximum by the mean."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),

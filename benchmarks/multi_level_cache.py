@@ -40,11 +40,12 @@ DIM = 16
 DENSE = 13
 HIDDEN = [1024, 512, 256]
 CHUNK = 500_000  # rows filled at a time
-CLOCK = 1000  # steps that the filled rows are spread over
-# First steps of a block that are not counted: columns are found, and rows come without prefetch.
+CLOCK = 1000  # the filled rows' last steps are spread over this number of steps
+# First steps of a block, which are not counted: they find the key columns, and run without
+# prefetch.
 SKIPPED = 3
 MODES = ("prefetch", "no_prefetch")
-# In stats(), the names of the tiers' counters end in these suffixes.
+# Suffixes of the names of the tiers' counters in stats().
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -60,8 +61,8 @@ class Setup(NamedTuple):
         device, host: largest share of the rows in each of these tiers; if `device` is 0, there is
             no device tier.
         lower: 'ssd' or 'redis'.
-        target: minimum samples/s, as a fraction of the speed of the table in memory, or of the
-            disk's limit.
+        target: minimum samples/s, as a fraction of the speed of the table in memory; for the setup
+            'disk', as a fraction of the disk's limit.
     """
 
     text: str
@@ -140,8 +141,8 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, as after some steps of training.
 
-        More frequent keys have later last steps, and each key's count is the count that its
-        frequency predicts.
+        More frequent keys have later last steps. A key's count is the expected count for the key's
+        frequency.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -235,7 +236,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # Only RecModel reads `cache.prefetch`, when a training begins.
+            # RecModel alone reads `cache.prefetch`, at the start of a training.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()
@@ -314,8 +315,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with one type of rows, and return the results.
 
-    The host tier has the same size in bytes for every type of row. The host tier's size is enough
-    for the setup's share of the rows in float32.
+    The host tier has the same size in bytes for every type of row. The host tier is large enough
+    for the setup's share of the rows, stored in float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []
@@ -345,7 +346,7 @@ def run_setup(
         try:
             ask_disk()
             figures = measure({"memory": memory, "tiers": tiers}, batches, options, name)
-            ask_disk()  # before and after: shared disks change their mind
+            ask_disk()  # again, because a shared disk's speed changes
         finally:
             tiers.close()
     disk_limit(figures, options, fio)

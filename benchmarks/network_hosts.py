@@ -21,9 +21,9 @@ __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 # and TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# After a pause, a host may send this many bytes without the speed limit. TCP never sends more than
-# `_BURST` at once. With a smaller value, the processor would cut TCP's data into packets of 1,514
-# bytes.
+# `_BURST` is the number of bytes that a host may send after a pause without the speed limit. TCP
+# never sends more than `_BURST` at once. If `_BURST` were smaller, the processor would cut TCP's
+# data into packets of 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\

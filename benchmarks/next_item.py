@@ -18,12 +18,12 @@ The column "beside the best" is the model's NDCG@10 minus the best baseline's ND
 interval of this difference from a bootstrap over users. The best baseline has the highest NDCG@10
 on the validation rows.
 
-`--nets` also trains networks (`sequences/nets.py`), with settings that are chosen in the same way.
-The output has two rows per network. The first row is the network alone. The second row is the
-network combined with the best baseline that counts co-occurrences: an item's score is the network's
-score plus w times the logarithm of the baseline's score. The factor w is chosen by NDCG@10 on the
-validation rows. The figures are means over the seeds, and the interval applies to the difference
-between means.
+`--nets` also trains networks (`sequences/nets.py`), with settings that are also chosen on the
+validation rows. The output has two rows per network. A network's first row shows the network alone.
+The second row shows the network combined with the best baseline that counts co-occurrences: an
+item's score is the network's score plus w times the logarithm of the baseline's score. The factor w
+is chosen by NDCG@10 on the validation rows. The figures are means over the seeds, and the interval
+applies to the difference between means.
 
 With `--settings FILE`, the benchmark takes the settings of the baselines from an earlier result and
 does not search for settings.
@@ -63,8 +63,8 @@ DAY = 86_400
 
 RECENT = {"last": 10, "decay": 0.7}
 CHAIN = {"skip": 0.7, "norm": 1.0, **RECENT}
-# Recall@10 and NDCG@10 that another program measured. The other program had the lines of an invoice
-# in the order of the stock codes.
+# Recall@10 and NDCG@10 that another program measured. The program that measured these figures had
+# an invoice's lines in the order of stock codes.
 MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
     "online-retail": {
         "popularity": ({"days": None}, 0.066, 0.037),
@@ -79,7 +79,7 @@ MEASURED: dict[str, dict[str, tuple[Mapping[str, Any], float, float]]] = {
         "Markov chain": (CHAIN, 0.118, 0.067),
     },
 }
-MOST_DIFFERENCE = 0.013  # one standard error of the recall of 610 users
+MOST_DIFFERENCE = 0.013  # one standard error of the recall over 610 users
 
 
 def chosen_settings(

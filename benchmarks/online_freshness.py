@@ -9,8 +9,8 @@ With `--serving-workers`, a server with this number of processes replaces the `P
 request uses a new connection, so that any process may answer. At random times, one event with new
 keys is sent to the producer's topic. The script requests predictions for the event's keys until the
 answer differs from the answer for unknown keys. The freshness is the time from just before the
-event is sent until the answer differs. This time includes four waits: for Kafka, for full batches
-in the worker and the trainer, for the next delta, and for the predictor to load the delta.
+event is sent until the answer differs. The freshness includes four waits: for Kafka, for full
+batches in the worker and the trainer, for the next delta, and for the predictor to load the delta.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from examples.online_learning.process import Part
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import KafkaWriter, pack
 
-NOBODY = -(1 << 40)  # values below it occur in no stream
-MOVED = 0.1  # of a logit: one event with eight new keys moves it by about 0.6
+NOBODY = -(1 << 40)  # values below NOBODY occur in no stream
+MOVED = 0.1  # change of a logit; an event with eight new keys changes it by about 0.6
 ASK_SECONDS = 0.02
 
 
@@ -296,7 +296,7 @@ def main() -> None:
         root = directory / "checkpoints"
         predictor: Answers
         if options.serving_workers:
-            while not any(root.glob("*/manifest.json")):  # the port is there with the first state
+            while not any(root.glob("*/manifest.json")):  # needed to open the port
                 for part in parts:
                     part.keep_up()
                 time.sleep(0.2)

@@ -5,9 +5,9 @@
 
 DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
 event per message. Each event is scored before the model is trained on it. A batch consists of all
-events between two updates. The model without updates scores the same events. The task is to predict
-if a rating is at least 4 stars. The settings were chosen on the last eighth of the first 80 %
-(`--part validation`).
+events between two updates. For comparison, a model without updates scores the same events. The task
+is to predict if a rating is at least 4 stars. The settings were chosen on the last eighth of the
+first 80 % (`--part validation`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mindspore_rec.stream import (
 
 TOPIC = "ratings"
 BATCH = 1024
-NOT_MORE = 1 << 40  # events: more than the stream has
+NOT_MORE = 1 << 40  # more events than the stream has
 
 _kept: list[Any] = []  # MindSpore confuses a new cell with a freed cell at its address
 
@@ -80,7 +80,7 @@ def train_offline(
     model = mr.RecModel(net, nn.BCEWithLogitsLoss(), adam)
     model.train(1, list(shuffled(train, epochs, seed)), progress=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # it says that the tables change hands
+        warnings.simplefilter("ignore", RuntimeWarning)  # warns that tables get another optimizer
         optimizer = online_optimizer(net, vector_rate=0.01, dense_rate=1e-3)
     online = mr.RecModel(net, online_loss(), optimizer)
     _kept.extend((model, online))

@@ -88,7 +88,7 @@ def main() -> None:
             with StreamingDataset(receiver) as stream:
                 return model.online_train(stream, progress=False)
 
-        offline()  # compiles, and makes the rows
+        offline()  # compiles the graph, and makes the rows
         speed: dict[str, list[float]] = {"offline": [], "kafka": []}
         for _ in range(options.rounds):
             for name, run in (("offline", offline), ("kafka", kafka)):

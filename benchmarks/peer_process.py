@@ -100,7 +100,7 @@ class Peer:
             RuntimeError: the worker ended; the message has the worker's last output.
         """
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says so
+        with contextlib.suppress(BrokenPipeError):  # `_answer` reports a worker that ended
             self._process.stdin.write(f"{k}\n".encode())
         return float(self._answer())
 

@@ -25,8 +25,8 @@ def online_movielens(result: dict[str, Any], path: Path) -> None:
 
     Args:
         result: the benchmark's result; `curves` has a list of AUCs per update interval ("static"
-            means no update). Each AUC covers `window` events; the next AUC's events begin `every`
-            events later.
+            means no update). Each AUC covers `window` events; the events of successive AUCs begin
+            `every` events apart.
         path: path of the plot, .png.
     """
     import matplotlib
@@ -47,7 +47,7 @@ def online_movielens(result: dict[str, Any], path: Path) -> None:
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    with Image.open(path) as picture:  # a palette is a third of the size
+    with Image.open(path) as picture:  # with a palette, the file is a third as large
         small = picture.convert("RGB").quantize(64)
     small.save(path, optimize=True)
 

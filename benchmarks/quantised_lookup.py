@@ -10,9 +10,9 @@ its own:
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
 If no interpreter for FBGEMM is named, FBGEMM is not measured. FBGEMM has static ids only; our
-static and hashed lookups are both compared with FBGEMM's lookups. The last figures compare lookups
-without pooling. These figures divide the speed of lookups in shared memory (`SharedRows`) by the
-speed of lookups in private tables.
+static and hashed lookups are both compared with FBGEMM's lookups. The last figures are for lookups
+without pooling: the speed of lookups in shared memory (`SharedRows`), divided by the speed of
+lookups in private tables.
 """
 
 from __future__ import annotations

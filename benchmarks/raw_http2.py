@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gRPC client that writes HTTP/2 frames itself, for requests that no gRPC library would send.
 
-The client obeys the windows of flow control, since a server closes connections that exceed a
+The client obeys the windows of flow control, because a server closes connections that exceed a
 window. The client uses no library for messages. So a call can consist of headers only, end in the
 middle of its message, or declare its message as compressed.
 """
@@ -27,7 +27,7 @@ END_HEADERS = 4
 _FRAME_BYTES = 16384
 _FIRST_WINDOW = 65535
 _MOST_WINDOW = (1 << 31) - 1
-_INITIAL_WINDOW_SIZE = 4  # number of the setting
+_INITIAL_WINDOW_SIZE = 4  # number of this setting in HTTP/2
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -167,7 +167,7 @@ class RawHttp2:
     def close(self) -> None:
         """Close the connection at once: unread and unsent bytes are lost."""
         self.closed = True
-        with contextlib.suppress(OSError):  # it is closed already
+        with contextlib.suppress(OSError):  # the socket is already closed
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 

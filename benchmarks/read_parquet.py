@@ -54,7 +54,7 @@ from mindspore_rec.feature import CategoryColumn, LabelColumn, NumberColumn, Sch
 BATCH = 4096
 GROUP = 1 << 17
 FIELDS, NUMBERS = 26, 13
-LEAST = {"in order": 0.9, "shuffled": 0.7}  # of pyarrow's scan
+LEAST = {"in order": 0.9, "shuffled": 0.7}  # share of pyarrow's speed
 IDS = [f"c{i}" for i in range(FIELDS)]
 FLOATS = [f"n{i}" for i in range(NUMBERS)]
 
@@ -81,7 +81,7 @@ def write(path: Path, made: Iterator[pa.Table]) -> None:
 
 
 def blocks(rows: int, seed: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the same rows as blocks of the packed format."""
+    """Yield the rows of `tables` as blocks of the packed format."""
     for table in tables(rows, seed):
         for at in range(0, table.num_rows, BATCH):
             part = table.slice(at, BATCH)

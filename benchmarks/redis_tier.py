@@ -45,7 +45,7 @@ Work = Callable[[np.ndarray, np.ndarray], None]
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """Yield the user's server, or a new server without persistence on a free port."""
+    """Yield `url`, or the URL of a new server without persistence on a free port."""
     if url is not None:
         yield url
         return
@@ -162,7 +162,7 @@ def tier_figures(data: Data, client: redis.Redis, url: str) -> dict[str, Measure
 def hash_figures(
     data: Data, client: redis.Redis, user: redis.Redis, what: str
 ) -> dict[str, Measured]:
-    """Measure the tier's buckets with redis-py's HMGET and HSET in a pipeline."""
+    """Measure redis-py's HMGET and HSET in a pipeline, with the tier's division into buckets."""
 
     def grouped(keys: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
         buckets = (keys.view(np.uint64) * SPREAD >> np.uint64(58)).astype(np.uint8)

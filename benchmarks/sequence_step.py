@@ -59,7 +59,7 @@ class Data:
         self.is_static = len(set(self.offsets[:, -1].tolist())) == 1
 
     def batch(self, k: int) -> tuple[Tensor, ...]:
-        """Return values, offsets, times, candidates and gradients of the output of batch k."""
+        """Return batch k: values, offsets, times, candidates, and gradients of the output."""
         n = int(self.offsets[k, -1])
         arrays = (
             self.values[:n],
@@ -91,7 +91,7 @@ class OutputGradient(nn.Cell):
 
 
 class Network(nn.Cell):
-    """A cell over histories, behind which a drawn gradient starts the backward pass."""
+    """A cell over histories. Its backward pass starts from a random gradient of the output."""
 
     def __init__(self, net: str, dim: int, longest: int) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ from serving_load import FIELDS, NUMBERS, milliseconds, train
 PROTOCOLS = ("json", "binary", "grpc")
 PATH = "/v2/models/model/infer"
 _WARM_SECONDS = 1.0
-_LATEST = 1.0  # seconds that a request may wait before its rate is given up
+_LATEST = 1.0  # if a request waits longer (seconds), its rate is too high
 
 
 class Caller(Protocol):

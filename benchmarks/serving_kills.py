@@ -8,10 +8,10 @@ clients send requests at a fixed rate. About every --every seconds, one process 
 the writer or the training, in turn. The script restarts the training at once, and the server
 restarts its own processes.
 
-If a kill ends a request's connection, the client repeats the request on a new connection. Clients
-and load balancers in general also repeat read-only requests. A request that is sent again counts as
-`dropped`. A request has failed in three cases: its answer is an error, its answer does not arrive
-within --limit-seconds, or the request was dropped twice.
+If a kill ends a request's connection, the client repeats the request on a new connection. Other
+clients and load balancers usually repeat read-only requests, too. A request that is sent again
+counts as `dropped`. A request has failed in three cases: its answer is an error, its answer does
+not arrive within --limit-seconds, or the request was dropped twice.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def children(pid: int) -> dict[str, int]:
         try:
             pids[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
     return pids
 
 

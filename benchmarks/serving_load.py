@@ -3,10 +3,10 @@
 
     PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
 
-A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
-that arrive at a fixed rate. In every second phase, the server's directory receives one delta per
-second. Latency is measured from a request's due time, so that it includes the wait for earlier
-requests.
+Before the measurement, a real training writes a full checkpoint and deltas. During the measurement,
+the server answers requests that arrive at a fixed rate. In every second phase, the server's
+directory receives one delta per second. Latency is measured from a request's due time, so that it
+includes the wait for earlier requests.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def train_steps(
     Args:
         root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
-        steps: an iterable of any items; before each step, the next item is requested.
+        steps: an iterable; each item starts one step, and the value of the item is not used.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.
     """
@@ -119,7 +119,7 @@ class Load:
         self._phase = "warmup"
         self._stop = threading.Event()
         self.latencies: dict[str, list[float]] = {}
-        self.versions: list[tuple[float, int]] = []  # (time, version) of a version's first answer
+        self.versions: list[tuple[float, int]] = []  # (time, version): first answers
         self.failed: list[str] = []
         self._newest = -1
         self._lock = threading.Lock()
@@ -278,7 +278,7 @@ def cpu_seconds(server: subprocess.Popen[str]) -> float:
     ticks = 0
     for pid in processes_of(server):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])  # in the program, and in the system for it
+        ticks += int(fields[11]) + int(fields[12])  # ticks in user mode and in the kernel
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -299,7 +299,7 @@ def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
-    """Run the phases and return their results."""
+    """Measure phases with and without deltas, and return the results."""
     waiting = sorted(staged.glob(DELTAS))
     rows = [
         json.loads((path / "manifest.json").read_text())["tables"]["bench.serving"]["rows"]

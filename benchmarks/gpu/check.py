@@ -15,8 +15,8 @@ from gpu.programs import Layers, Program, Run
 __all__ = ["TOLERANCE", "Found", "check", "relative_error"]
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
-_SMALL = 0.01  # least magnitude by which differences are divided
-_ROWS_OF_NETWORKS = 1024  # at most: the host takes long for more
+_SMALL = 0.01  # differences are divided by at least this magnitude
+_ROWS_OF_NETWORKS = 1024  # maximum: larger batches take the host long
 
 Found = dict[str, list[np.ndarray]]
 

@@ -54,7 +54,7 @@ def _shared(p: Program) -> Outputs:
 
 
 def _joined(p: Program) -> Outputs:
-    """Layers that write parts of one value; other layers and an output read parts of the value."""
+    """Several layers write parts of one value; other layers and an output read the parts."""
     x = p.inputs(16, 16)
     joined = p.value(30)
     p.linear(x.part(0, 16), 10, "tanh", output=joined.part(0, 10))

@@ -13,7 +13,7 @@ __all__ = ["Columns", "Layers", "Program", "Run"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-_MOST_PADDING = 512  # rows that fill the last slice up
+_MOST_PADDING = 512  # maximum of rows that pad the last slice
 _NO_MASKS = (-1, -1, 0)
 
 
@@ -25,7 +25,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, starting at `offset`."""
+        """Return `width` of these columns, from the column with index `offset` on."""
         return Columns(self.value, self.offset + offset, width)
 
 
@@ -150,8 +150,8 @@ class Program:
     ) -> Columns:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
-        # With a shift of 0, a number equal to its column's mean would become 0. Rounding would then
-        # decide the number's sign, and so the slope of the activation.
+        # With a shift of 0, rounding would decide the sign of a number that equals its column's
+        # mean, and therefore the slope of the activation.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),
@@ -185,7 +185,7 @@ class Layers:
     """
 
     def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:
-        self.program = program.program  # keeps the number valid
+        self.program = program.program  # keeps the program's number valid
         self.number = number
         self.input_widths, self.output_widths = program.input_widths, output_widths
         self.parameters, self.extras = program.parameters, program.extras

@@ -153,7 +153,7 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the last loss and two median seconds: of single steps, and of steps in blocks.
+    """Return the last loss, and the median seconds of single steps and of steps in blocks.
 
     The host waits for the GPU after each single step, or after each block of `options.block` steps.
     """
@@ -207,12 +207,12 @@ def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict
     training = trainings[best]
     add(training, best, "eager", False)
     if batch in options.compiled_batch:
-        torch.compiler.reset()  # of networks before, which count against a limit
+        torch.compiler.reset()  # forget earlier networks, which count against a limit
         begin = time.perf_counter()
         training.compile()
         try:
             training.step(tensors(batches, True)[0])
-        except Exception as error:  # whatever the compiler raises: the other figures count
+        except Exception as error:  # the compiler can raise any error
             return [*results, {"way": "compiled", "failed": f"{type(error).__name__}: {error}"}]
         torch.cuda.synchronize()
         results.append({"way": "compiling", "seconds": time.perf_counter() - begin})

@@ -32,9 +32,9 @@ def flop(shape: Shape, batch: int) -> float:
 def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
     """Return the bytes that a step copies to and from a GPU; optimizer and tables are on the host.
 
-    Rows, numbers and weights are copied to the GPU, and the logit is copied back. Then the logit's
-    gradient is copied to the GPU, and the gradients of rows, numbers and weights are copied back.
-    Copies that the core itself makes are not counted.
+    Rows, numbers and weights are copied to the GPU, and the logit is copied back. After the forward
+    pass, the logit's gradient is copied to the GPU, and the gradients of rows, numbers and weights
+    are copied back. Copies that the core itself makes are not counted.
 
     Args:
         row_bytes: bytes per element of a row.

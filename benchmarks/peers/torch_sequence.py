@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells over histories in PyTorch, as a worker: the fastest of several forms.
 
-Each network has two forms: one runs on padded blocks, and the other pads the values for the
-attention only (for DIN, it pads nothing). In SASRec's and HSTU's blocks, the attention's mask is
-causal, and the padding comes after the values. So the padding needs no mask there; DIN uses a mask.
-Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile` fails or
-takes more than a minute.
+Each network has two forms. The padded form runs on padded blocks. The packed form pads the values
+only for the attention, and pads nothing for DIN. In SASRec's and HSTU's blocks, the attention's
+mask is causal, and the padding comes after the values. So the padding needs no mask there; DIN uses
+a mask. Each form runs eagerly. On request, each form also runs compiled, unless `torch.compile`
+fails or takes more than a minute.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Batch:
         times = np.zeros(lists * longest, np.int64)
         times[at] = work.times[:count]
         self.bucket = torch.zeros(0)
-        if work.net == "hstu":  # not a part of the step's time
+        if work.net == "hstu":  # computed here, outside of the timed step
             times = times.reshape(lists, longest)
             between = np.maximum(times[:, :, None] - times[:, None], 0).astype(np.float64)
             bucket = np.clip(np.frexp(between)[1], 0, 31).astype(np.int32)
@@ -247,7 +247,7 @@ def make(work: Work) -> tuple[dict[str, str], Callable[[int], float]]:
                 compiled.network = torch.compile(compiled.network)
                 for k in range(len(batches)):
                     compiled.step(k)
-        except Exception as error:  # whatever the compiler raises: it is a try
+        except Exception as error:  # the compiler can raise any error
             failed.append(f"{name}: {type(error).__name__}")
             continue
         forms[f"{name}, compiled"] = compiled

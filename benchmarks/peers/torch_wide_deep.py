@@ -103,7 +103,7 @@ def compiled_if_faster(training: Training) -> str:
         with limited(COMPILE_SECONDS):
             training.network = torch.compile(eager)
             training.step(0)
-    except Exception as error:  # whatever the compiler raises: it is a try
+    except Exception as error:  # the compiler can raise any error
         training.network = eager
         return f"eager: torch.compile failed, {type(error).__name__}"
     if training.seconds() < plain:

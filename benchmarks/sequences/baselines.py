@@ -72,7 +72,7 @@ def ranks_of(part: Part, scores: Scores) -> np.ndarray:
 def _pairs(
     values: np.ndarray, offsets: np.ndarray, begin: int, end: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of lists `begin` to `end` - 1, and each value's list number from 0."""
+    """Return the values of lists `begin` to `end` - 1, and each value's list, counted from 0."""
     number = np.diff(offsets[begin : end + 1])
     return np.repeat(np.arange(end - begin), number), values[offsets[begin] : offsets[end]]
 
@@ -89,7 +89,8 @@ def histories(part: Part, last: int | None = None, decay: float = 1.0) -> sparse
 
     Args:
         part: the rows.
-        last: number of the newest items that count. Default: None, which means all items.
+        last: number of the newest items of a history that count. Default: None, which means all
+            items.
         decay: weight of an item, divided by the weight of the next newer item. Default: 1.
     """
     rows = part.rows
@@ -238,7 +239,7 @@ def _factors(part: Part, regularization: float, alpha: float, seed: int) -> Any:
 def bpr(part: Part, settings: Mapping[str, Any], seed: int) -> np.ndarray:
     """Rank by BPR from the package `implicit`; users' vectors use events before the part's time.
 
-    A user without such events has a vector of zeros, so the items' biases alone decide.
+    A user without events before this time has a vector of zeros, so only the items' biases decide.
     """
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 

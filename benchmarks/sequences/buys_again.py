@@ -5,10 +5,10 @@
     python -m benchmarks.sequences.buys_again --data DIR --test --seeds 0 1 2 3 4 --json OUT
 
 The task is `retail_again` of `trees/tasks.py`: does this customer buy this item again within 30
-days? DIR is the same as for `beside_trees.py`. A row's history is the last 50 invoice lines of the
-customer before the row's time. For each line, the network reads the item, and the line's age: the
-number of binary digits of the hours since the line's time. Lines that have the same time as the
-row, such as lines of the same invoice, are not in the history.
+days? DIR is the directory of data sets that `beside_trees.py` also reads. A row's history is the
+last 50 invoice lines of the customer before the row's time. For each line, the network reads the
+item, and the line's age: the number of binary digits of the hours since the line's time. Lines that
+have the same time as the row, such as lines of the same invoice, are not in the history.
 
 Without history, the same network is trained on the same rows with empty lists. The command
 `mindspore-rec` trains both networks. `init` proposes all settings except `SETTINGS`, which set the
@@ -48,7 +48,7 @@ SETTINGS: dict[str, Any] = {
             "kind": "history",
             "values": "text",
             "side_of": "seen",
-            "length": None,  # of `seen`, so the proposed length is removed
+            "length": None,  # the length of `seen` applies, so remove the proposed one
             "embedding_dim": 4,
         },
     },

@@ -11,10 +11,10 @@ loss of each 100 steps. Needs PyTorch (`pip install torch`; the CPU build is eno
 is 1 if a mean loss differs from the twin's mean loss by more than 0.001 times the twin's.
 
 A third training shows how much rounding changes the mean losses: PyTorch's twin is trained again
-from weights that have each moved by about a millionth of their size. ReLU and Adam make such
-differences grow. At a rate of 0.001, the mean losses of BST's twin then differ by up to 0.008. At
-the default rate the differences stay small, so that an error in a network or an optimizer would be
-seen.
+from weights that have each moved by about a millionth of their size. ReLU and Adam make differences
+by rounding grow. At a learning rate of 0.001, these differences change the mean losses of BST's
+twin by up to 0.008. At the default rate, the differences by rounding stay so small that an error in
+a network or an optimizer would be visible.
 """
 
 from __future__ import annotations

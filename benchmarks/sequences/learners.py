@@ -16,8 +16,8 @@ from benchmarks.sequences.tasks import TASKS, Part
 
 __all__ = ["NETS", "run_net"]
 
-_LEAST = 0.01  # is added to a baseline's scores before the logarithm
-_SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # factors of the logarithm that are tried
+_LEAST = 0.01  # added to a baseline's scores before the logarithm
+_SHARES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried factors of the logarithm
 
 
 def run_net(

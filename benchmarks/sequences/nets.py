@@ -3,22 +3,23 @@
 
 A network reads the events of all users, one list after the other. The output for an event predicts
 the item of the next event. If events with the same time form one row, the output for the last of
-these events predicts all items of the user's next time. The loss is the cross entropy of a softmax
-over all items, or over the targets of a batch and items drawn at random (`sampled`).
+these events predicts all items of the user's events at the next time. The loss is the cross entropy
+of a softmax over all items, or over the targets of a batch and items drawn at random (`sampled`).
 
 * An item's vector in histories is also its vector when the item is scored. Each item has a bias,
   which starts at the logarithm of the number of the item's events. With `half_life`, recent events
   count more.
 * Vectors start at random, or near the eigenvectors of the items' co-occurrences within five events
   of a user (`co_occurrence`).
-* With `skip`, the last event also adds to the score directly, through a separate matrix. This part
-  of the score is a factorized Markov chain. The matrix starts as the unit matrix.
+* With `skip`, the last event also adds to the score directly, through a separate matrix. The
+  separate matrix's part of the score is a factorized Markov chain. The separate matrix starts as
+  the unit matrix.
 * Long histories are cut into windows of `length` events, at different places in each epoch. Older
   targets may count less in the loss (`half_life`, in days).
 * The learning rate falls to 0 linearly.
 
-All batches have the same shape, unless events with the same time form one row: a batch is padded
-    with events that have no targets.
+Batches are padded with events that have no targets. So all batches have the same shape, unless
+events with the same time form one row.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from mindspore_rec.nn import HSTU, HistoryTransformer
 __all__ = ["GRIDS", "NETS", "NextItemNet", "batches", "net_scores", "pairs_of", "trained"]
 
 NETS = ("SASRec", "HSTU")
-EVENTS = 1024  # of a batch
+EVENTS = 1024  # events of a batch
 _LISTS = EVENTS // 8
 _DAY = 86_400
 
@@ -99,7 +100,7 @@ class _Dropout(nn.Cell):
         seed: seed of the masks.
     """
 
-    masks = 4093  # prime, so that each step begins with another mask
+    masks = 4093  # a prime, so that each step begins with a different mask
 
     def __init__(self, dim: int, rate: float, seed: int) -> None:
         super().__init__()
@@ -211,7 +212,7 @@ def windows(user: np.ndarray, length: int, rng: np.random.Generator) -> list[tup
 def batches(
     part: Part, together: bool, settings: Mapping[str, Any], rng: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the batches of an epoch, the inputs of the loss.
+    """Yield the batches of an epoch, as inputs of the loss.
 
     Args:
         part: the part whose events are learned.

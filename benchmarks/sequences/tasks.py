@@ -13,8 +13,8 @@ Online Retail.
 * `movielens`: each rating is a row.
 
 A part consists of all events before a time, and the rows of the period after this time. The
-catalogue of a part consists of the items that have an event before this time. Histories and targets
-contain only items of the catalogue, because baselines cannot learn about other items.
+catalogue of a part consists of the items of the part's events. Histories and targets contain only
+items of the catalogue, because baselines cannot learn about other items.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["TASKS", "Events", "Part", "Task", "last_events", "part_of"]
 
 @dataclass(frozen=True)
 class Events:
-    """Events: only the first event of each pair of user and item.
+    """Events, of which only the first event of each pair of user and item is kept.
 
     Attributes:
         user: int64 ``[E]``, the users' numbers, which start at 0.

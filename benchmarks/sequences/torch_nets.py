@@ -22,8 +22,9 @@ __all__ = ["Adam", "Twin"]
 class Adam(torch.optim.Optimizer):
     """Adam in the form of `LazyAdam` and `SparseAdam`: epsilon is added before the correction.
 
-    `torch.optim.Adam` adds epsilon to the corrected root. For gradients near epsilon, such as 1e-7,
-    steps then differ, and the losses differ by a few thousandths after 100 steps.
+    `torch.optim.Adam` adds epsilon to the corrected root. If the two forms are mixed, steps differ
+    for gradients near epsilon, such as 1e-7, and the losses differ by a few thousandths after 100
+    steps.
 
     Args:
         parameters: dense parameters.
@@ -56,8 +57,9 @@ class Twin(nn.Module):
         net: our `DIN`, `BST`, `SASRec` or `HSTU`.
         keys: the keys of each table, rising, in the order of the schema's tables. The keys are
             inserted into our tables, and the initial values of the rows are copied to PyTorch.
-        tables: our tables in the same order.
-        weights: our tables of first-order weights in the same order, none for `DIN` and `BST`.
+        tables: our tables, in the order of `keys`.
+        weights: our tables of first-order weights, in the order of `keys`; none for `DIN` and
+            `BST`.
     """
 
     def __init__(
