@@ -40,8 +40,9 @@ class Protection:
         options: result of a parser to which `add_protection_arguments` has added its options.
 
     Attributes:
-        metrics, bounds, in_flight, drain: the parts of the protection that every server has.
-        tokens, tls, log: the parts that options define; None without their options.
+        metrics, bounds, in_flight, drain: the parts of the protection that do not depend on the
+            options.
+        tokens, tls, log: the parts that the options define; None if their options are not set.
 
     Raises:
         OSError, ValueError: a file in the options cannot be used, or an option is out of range.
@@ -96,7 +97,8 @@ class Protection:
             address: address in the form that `getsockname` returns.
 
         Raises:
-            ValueError: other machines can reach the address, and there is neither TLS nor a token.
+            ValueError: other machines can reach the address, and the server has neither TLS nor a
+                token.
         """
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
             return None
@@ -216,10 +218,10 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 class DrainingServer(Server):
     """Server that, after a signal, stops in several steps.
 
-    In the first step, for `drain_seconds`, the server reports that it is not ready, but still
-    answers requests. So load balancers have time to send requests elsewhere. In the second step,
-    the server stops listening, refuses new requests, answers the requests in flight, and ends. A
-    second signal ends the first step early.
+    For `drain_seconds` after the first signal, the server reports that it is not ready, but still
+    answers requests. Load balancers thus have time to send requests elsewhere. After
+    `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
+    flight, and ends. A second signal ends the first step, the wait of `drain_seconds`, early.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.

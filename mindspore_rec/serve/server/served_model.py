@@ -110,8 +110,8 @@ class ServedModel:
     def age_seconds(self) -> float:
         """Seconds since training saved the state; the status is read at most once per second.
 
-        Clients such as load balancers request the age often. Reading a whole status takes much
-        longer than returning a stored age.
+        Clients such as load balancers request the age often. Reading the status takes much longer
+        than returning a stored age.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:
@@ -167,7 +167,7 @@ class ServedModel:
             self.statistics.answered(time.perf_counter_ns() - begin, failed)
 
     def close(self) -> None:
-        """Answer all requests that have arrived, then close the predictor."""
+        """Answer all requests that were received, and then close the predictor."""
         self.batcher.close()
         if self._metrics is not None:
             self._metrics.forget(self._predictor)

@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network that uses the dense parameters of the calling thread's state."""
+    """Network that uses the dense parameters of the state that the calling thread has entered."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -93,7 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Enter the newest state; in the `with` block, the thread reads only this state's rows."""
+        """Enter the newest state: in the `with` block, the thread reads rows of this state only."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the thread's state or of the newest state."""
+        """Feature pipeline of the state that this thread has entered, or of the newest state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -168,7 +168,7 @@ class _States:
         return StateDigests(entry.run, entry.step, entry.state, tables)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows in one part of a table; errors are as for `digests`."""
+        """Return digests of a part of a table's rows; raise the same errors as `digests`."""
         pieces: list[tuple[np.ndarray, np.ndarray]] = []
 
         def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
@@ -184,8 +184,9 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        Between two parts of the index, the thread leaves the state and enters it again. The writing
-        process waits for readers of older states, and fails if a reader stays for some seconds.
+        After each part of the index, the thread leaves the state and enters the state again. The
+        writing process waits for readers of older states, and fails if a reader stays for some
+        seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -206,7 +207,7 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: ignored here, unlike in `FollowedRun.status`.
+            following: not used; the shared memory records whether the run is followed.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following
@@ -270,7 +271,7 @@ def shared_predictor(
         places: indexes of the memory's reader places that this process may use.
         wait_seconds: maximum time in seconds to wait for a first state.
         features: as for `Predictor`.
-        pulse: pulse of the process that follows the run. Default: not known.
+        pulse: shows whether the process that follows the run is still working. Default: not known.
         poll_seconds: seconds between two checks of the run's directory by the process that writes
             the rows. Default: 0.1.
 

@@ -86,12 +86,12 @@ class SharedRows:
             version: name of the new version.
 
         Raises:
-            RuntimeError: a reader's lookup in an earlier version has run for 10 s.
+            RuntimeError: a reader has spent 10 s on a lookup in an earlier version.
         """
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free the rows that no reader needs; `publish` does so before it publishes.
+        """Free the rows that no reader needs; `publish` also frees these rows, before it publishes.
 
         Raises:
             RuntimeError: a reader's lookup has run for 10 s.

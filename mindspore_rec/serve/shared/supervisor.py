@@ -68,15 +68,15 @@ class Shared:
 
     @property
     def answers(self) -> bool:
-        """True if the first worker has a state from which it can answer."""
+        """True if the first worker has a state and can therefore answer requests."""
         return self._answers[0] != 0
 
     def answer(self) -> None:
-        """Record that the first worker has a state from which it can answer."""
+        """Record that the first worker has a state and can therefore answer requests."""
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the indexes of a worker's reader places; the writer has the last place."""
+        """Return the indexes of a worker's reader places; the writer uses the last place of all."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free an ended process's reader places, since the process may have ended during a lookup."""
+    """Free the reader places of an ended process, which may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)

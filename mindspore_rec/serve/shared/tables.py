@@ -49,14 +49,14 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 class WrittenTable:
     """Table to which checkpoints are applied; readers read changes only after publication.
 
-    The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
+    The class has all methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
     Args:
         name: of the table.
         number: index of the table in the memory.
         arguments, key_dtype: as for `ServedTable`.
         rows: number type of the rows, 'float32', 'int8' or 'int4'.
-        writer: function that returns the memory's writer.
+        writer: function that returns the writer of the shared memory.
 
     Attributes:
         number: index of the table in the memory.
@@ -130,7 +130,7 @@ class WrittenTable:
         """Set rows by their values or their codes.
 
         `keys` are int64 `[n]`, `values` are float32 `[n, dim]`, and `codes` of int8 rows are uint8
-        `[n, 4 + dim]`. Counts, steps and times are uint32 `[n]`.
+        `[n, 4 + dim]`. `last_steps`, `last_times` and `counts` are uint32 `[n]`.
         """
         if codes is not None:
             if self._rows == "int8":
@@ -196,8 +196,8 @@ class SharedTableRows:
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
-        If the table does not drop old rows, the array is True for all keys. If the table drops old
-        rows, a row with the values of unknown keys counts as missing, since it cannot be
+        If the table does not drop old rows, the second array is True for all keys. If the table
+        drops old rows, a row with the values of unknown keys counts as missing, since it cannot be
         distinguished from a missing row.
         """
         place = self._reader.enter()
@@ -214,7 +214,7 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table for answers; the calling thread must have entered a state (`_States.inside`).
+    """Table from which threads answer requests, after they entered a state (`_States.inside`).
 
     Args:
         name: of the table.

@@ -229,7 +229,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint without keeping all its rows in this process's own memory."""
+        """Prepare a full checkpoint without a copy of all its rows in this process's own memory."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -268,7 +268,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the last report if it is recent and has the same main figures; if not, `scrub`."""
+        """Return the last report if recent and with unchanged main numbers; otherwise `scrub`."""
         if scrub is None:
             return None
         now = time.monotonic()

@@ -32,14 +32,14 @@ class WeightAverage(ResumedCallback):
 
     Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. So the first average equals the
     weights after the first step, and the initial weights do not count. Evaluations during the
-    training (`fit`, an `EvalCallback`) use the averages. When the training ends, the model's
-    weights are the averages. The training itself is unchanged. Rows of tables and moving statistics
-    of normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
+    training, by `fit` or by an `EvalCallback`, use the averages. When the training ends, the
+    model's weights are the averages. The training itself is unchanged. Rows of tables and moving
+    statistics of normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
-    training's checkpoints reads the last weights. An `EarlyStopping` restores the averages of the
-    best evaluation. To continue a training by `RecCheckpoint.restore`, create this callback before
-    the call of `restore`.
+    training's checkpoints reads the last weights. An `EarlyStopping` callback restores the averages
+    from the time of the best evaluation. To continue a training by `RecCheckpoint.restore`, create
+    this callback before the call of `restore`.
 
     Args:
         model: the `RecModel` that is trained.
@@ -65,8 +65,8 @@ class WeightAverage(ResumedCallback):
     """
 
     # This callback is called after a RecCheckpoint, which saves the last weights, and after an
-    # EarlyStopping, which restores the best weights. After these callbacks, the model gets the
-    # averages.
+    # EarlyStopping, which restores the best weights. Last of all, this callback assigns the
+    # averages to the model's weights.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:
@@ -171,7 +171,7 @@ def averaged_weights(run_context: RunContext) -> Iterator[None]:
 
 
 class _Averages(nn.Cell):
-    """Sums of a train network's dense weights, and the number of steps.
+    """Sums of a training cell's dense weights, and the number of summed steps.
 
     Args:
         cell: the train network.

@@ -22,8 +22,8 @@ _MOST_POINTS = 400
 class Curves(ResumedCallback):
     """Callback that records at most 400 points of loss and speed, and metrics of evaluations.
 
-    When there are 400 points, each pair of neighbouring points is merged into one point, and each
-    later point covers twice as many steps. Steps are counted over restarts, if a `RecCheckpoint` is
+    When 400 points are recorded, neighbouring points are merged in pairs. Each later point then
+    covers twice as many steps as before. Steps are counted over restarts, if a `RecCheckpoint` is
     among the callbacks.
 
     Args:

@@ -70,7 +70,7 @@ class StopAt(Callback):
         self._step, self._reason = step, reason
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop at once if the step was done before a restart."""
+        """Stop before the first step if a restarted training has already done the last step."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -70,15 +70,15 @@ class _Watch(ResumedCallback):
         self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new."""
+        """Check the last evaluation, unless this callback has already checked it."""
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
@@ -151,11 +151,11 @@ class EarlyStopping(_Watch):
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
     count.
 
-    A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
-    callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint directory's
-    folder `best`, and remain there after the training. A training that was killed and restarted
-    therefore has the same result as an uninterrupted training. If a training has stopped early and
-    is started again, it does no step and restores the best weights.
+    If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
+    of this callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint
+    directory's folder `best`, and remain there after the training. A training that was killed and
+    restarted therefore has the same result as an uninterrupted training. If a training has stopped
+    early and is started again, it does no step and restores the best weights.
 
     With `cuts`, the training does not end at first: it goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. Constant rates are lowered as
@@ -184,8 +184,8 @@ class EarlyStopping(_Watch):
         best_step: step of the best evaluation, counted over restarts; 0 if there was no evaluation
             yet.
         path: the steps that led from the first weights to the best weights, as pairs (number of
-            steps, factor of the learning rates). A return to the best weights undoes steps; these
-            steps do not count.
+            steps, factor of the learning rates). Steps that a return to the best weights has undone
+            are not part of the path.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
@@ -200,7 +200,7 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # A RecCheckpoint must be called before this callback. So the RecCheckpoint saves the last
+    # A RecCheckpoint must be called before this callback: first the RecCheckpoint saves the last
     # state, and then this callback restores the best weights.
     runs_last = 2
 
@@ -408,10 +408,10 @@ class ReduceLROnPlateau(_Watch):
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
-    count. A `RecCheckpoint` among the callbacks saves this callback's state. With the saved state,
-    a restarted training lowers the rates at the same steps as an uninterrupted training. The
-    benchmark BARS used this method for its results of click models, with a factor of 0.1 and a
-    patience of 1.
+    count. If a `RecCheckpoint` is among the callbacks, the checkpoints contain this callback's
+    state. With the saved state, a restarted training lowers the rates at the same steps as an
+    uninterrupted training. The benchmark BARS used this method for its results of click models,
+    with a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

@@ -204,7 +204,7 @@ class ProgressiveValidation(Callback):
         return {**state, "weight_sum": self._weight_sum} if "weight" in state else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the rows of the window and the sums; `history` starts empty."""
+        """Restore the rows of the window and the sums over all rows; `history` starts empty."""
         names = ("prediction", "label", "weight")
         part = {name: np.array(state[name]) for name in names if name in state}
         check_same_length(**part)
@@ -217,7 +217,7 @@ class ProgressiveValidation(Callback):
 
 
 def _of_all(group: Group, part: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    """Return the arrays of all workers' rows; this worker has `rows` rows, 0 if idle."""
+    """Return the concatenated arrays of all workers; this worker adds `rows` rows, 0 if idle."""
     mine = pack_arrays({name: array[:rows] for name, array in part.items()})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     made = {name: np.concatenate([each[name] for each in by_worker]) for name in part}

@@ -39,8 +39,9 @@ class RateSchedule(ResumedCallback):
     the ratios of the groups' rates. While the factor changes, the callback replaces rates that
     another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
     use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
-    among the callbacks, the factors continue after a restart. When the training ends, the callback
-    restores the rates from before its first change. After Ctrl-C, the rates stay as they are.
+    among the callbacks, a restarted training uses the same factors as an uninterrupted training.
+    When the training ends, the callback restores the rates from before its first change. After
+    Ctrl-C, the rates stay as they are.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
@@ -108,7 +109,7 @@ class RateSchedule(ResumedCallback):
         constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Set the rates of the step."""
+        """Set the learning rates of the step."""
         run = run_context.original_args()
         factor = self.factor(steps_before(run) + run.cur_step_num)
         if factor == self._last:

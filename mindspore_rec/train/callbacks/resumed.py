@@ -46,7 +46,7 @@ class ResumedCallback(Callback):
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
-        """Add this step's results to the state, before the state is saved."""
+        """Add this step's results to the callback's state, before a checkpoint saves the state."""
 
     def __enter__(self) -> Any:
         """Begin a training."""

@@ -92,9 +92,10 @@ class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
     The statistics are the values of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` returns the counts of rows, admissions, rejections and evictions, the bytes by
-    kind, and the load factor. For a cache, `table.stats()` also returns the rows and traffic of
-    each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
+    `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes of
+    each kind of memory, and the load factor. For a cache, `table.stats()` also returns the rows and
+    traffic of each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is
+    needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
@@ -164,7 +165,7 @@ class TableStats(Callback):
         self._reported_step = 0
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the outputs, and read the counters' first values."""
+        """Open the outputs, and store the initial values of the counters."""
         self._close()
         run = run_context.original_args()
         self._tables = tables_of(run.get("network") or run.train_network)

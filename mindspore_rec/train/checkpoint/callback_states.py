@@ -101,7 +101,7 @@ class CallbackStates:
             callback.catch_up(run_context)
 
     def states(self) -> dict[str, Any]:
-        """Return a dict with the states by name; an empty dict if no callback has a state."""
+        """Return each callback's state by name; an empty dict if no callback has a state."""
         if not self._kept:
             return {}
         return {CALLBACKS: {name: each.state_dict() for name, each in self._kept.items()}}

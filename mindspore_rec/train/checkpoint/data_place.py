@@ -96,9 +96,10 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return the batch source of the data, by name, if checkpoints save the source's state.
+        """Return a dict with the batch source of the data, if checkpoints save the source's state.
 
-        The dict is empty if there is no such source, or if the data start over after a restart.
+        The dict is empty if checkpoints save no state of the data, or if the data start over after
+        a restart.
         """
         if data is None or self._starts_over:
             return {}
@@ -181,7 +182,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Raise an error from now on if training reads a stream that is not part of `state`."""
+        """From now on, raise an error if training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -199,7 +200,7 @@ class DataPlace:
             batch: the `Batch` of the last step; None before the first step.
 
         Raises:
-            ValueError: the data have a state, but the batch has no number.
+            ValueError: the data have a state, but the last batch has no batch number.
         """
         if self._source is None:
             return {}
@@ -230,7 +231,7 @@ class DataPlace:
 
 
 def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
-    """Raise ValueError if new data come from a topic in which the checkpoint has a position."""
+    """Raise ValueError if the new data are from a topic for which the checkpoint has a position."""
     if source is None or saved.stream is None:
         return
     both = set(_topics(source.state_dict())) & set(_topics(saved.stream))

@@ -44,7 +44,7 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
 
     Raises:
         CheckpointError: a parameter has no value, or its value has the wrong shape or kind of
-            dtype. If this error is raised, no parameter has changed.
+            dtype. A CheckpointError is raised before any parameter changes.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {
@@ -58,7 +58,7 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:
-    """Return all parameters except the tables' anchors."""
+    """Return all parameters of a cell except the tables' anchors."""
     return [each for each in cell.get_parameters() if not _is_anchor(each)]
 
 

@@ -64,14 +64,16 @@ def save_checkpoint(
     """Save tables (with optimizer state), dense parameters and the optimizer's parameters.
 
     The directory is written under a temporary name, synced and renamed, so a crash leaves either
-    the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+    the whole checkpoint or none. The checkpoint also contains the counts of keys that are not
+    admitted yet.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     writes its own rows, and a failure on one worker is raised on all workers.
 
     Args:
-        model: a `RecModel`, another `Model`, or a Cell. For a network cell, tables (with optimizer
-            state) and weights are saved; for a training cell, the optimizer's parameters too.
+        model: a `RecModel`, another `Model`, or a Cell. If `model` is a network, its tables (with
+            optimizer state) and weights are saved. If `model` is a training cell, the optimizer's
+            parameters are saved too.
         path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` is a complete checkpoint, either old or new. Default: False.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NetworkProcess: writes a run's network to an ONNX file while training continues.
 
-A separate process is needed for two reasons. The run's builder makes tables with the same names as
-the tables of the training. Compiling in the training process would block the training.
+A separate process is needed for two reasons. First, the run's builder makes tables with the same
+names as the tables that are trained. Second, compiling in the training process would block the
+training.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def random_state() -> dict[str, Any]:
 
 
 def check_random_state(state: dict[str, Any]) -> None:
-    """Check a state: load it into new generators, which raise an error if it is invalid."""
+    """Check a state by loading it into new generators, which reject an invalid state."""
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002

@@ -66,31 +66,32 @@ class RecCheckpoint(Callback):
     data and callbacks depend on the saved state alone. Eviction by capacity is an exception: it
     chooses victims from random samples, and a restart changes the samples.
 
-    There are two supported forms of training data. The first form is a source of batches that has a
-    state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper` objects (such as
-    `FeatureBatches`) around a source with a state. The second form is data with a length, such as a
-    list or a finite Dataset. Data with a length must yield the same batches after each start of the
-    program. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
-    Batches of finished steps are read and skipped. The argument `epoch` includes the epochs before
-    the restart, so a restarted program trains only on the remaining batches and epochs. An error is
-    raised if the batches differ from the batches that were read before the restart. If
-    `data_starts_over` is False, all other data, such as a generator or a `GeneratorDataset` over a
-    stream, are rejected before the first step. The error message says why the data cannot be
-    resumed.
+    There are two supported forms of training data. Data in the first form are a source of batches
+    that has a state. Sources with a state are `StreamingDataset` objects, and `BatchWrapper`
+    objects (such as `FeatureBatches`) around a source with a state. Data in the second form have a
+    length, such as a list or a finite Dataset. Data with a length must yield the same batches after
+    each start of the program. After `restore()`, `RecModel` resumes in the middle of a pass over
+    data with a length. Batches of finished steps are read and skipped. The argument `epoch`
+    includes the epochs before the restart, so a restarted program trains only on the remaining
+    batches and epochs. An error is raised if the batches differ from the batches that were read
+    before the restart. If `data_starts_over` is False, all other data, such as a generator or a
+    `GeneratorDataset` over a stream, are rejected before the first step. The error message says why
+    the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
     delta that was written. If the first checkpoint of a run or the last state of a training cannot
     be written, an OSError is raised.
     While a stream has no messages, checkpoints with intervals in seconds are still written, and a
-    failed delta is written again after 5 seconds. Checkpoints with intervals in steps wait for the
-    next step.
+    failed delta is written again after 5 seconds. Checkpoints with intervals in steps are written
+    only after a step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
     workers. Each worker saves its own random generators and `states`. If the number of workers has
     changed, an object with a method `load_worker_states(states, worker, workers)` receives the
-    states of all workers. Any other object must have had the same state on all workers.
+    states of all workers. Any other object must have had the same state on all workers when the
+    checkpoint was written.
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
@@ -99,8 +100,8 @@ class RecCheckpoint(Callback):
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
-        keep: number of full checkpoints to keep, at least 1. All deltas that follow the oldest of
-            these checkpoints stay too. Default: 2.
+        keep: number of full checkpoints to keep, at least 1. All deltas after the oldest of these
+            full checkpoints are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None, which means that a
             delta is written only just before each full checkpoint, and at the end of a training.
@@ -266,8 +267,9 @@ class RecCheckpoint(Callback):
             TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
                 the position in the data cannot be saved. The error is also raised if the model,
-                data or `states` do not match the checkpoint. The data do not match the checkpoint
-                if only the data, or only the checkpoint, have a position in a stream.
+                data or `states` do not match the checkpoint. The data do not match if they have a
+                position in a stream and the checkpoint has none, or if the checkpoint has a
+                position and the data have none.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -288,7 +290,7 @@ class RecCheckpoint(Callback):
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
-            # States are loaded before tables, so that no row has changed if loading a state fails.
+            # Load the states before the tables: if loading a state fails, no row has changed yet.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)
@@ -500,7 +502,7 @@ class RecCheckpoint(Callback):
             self._callbacks.load(self._saved_callbacks, self._restored.path)
 
     def _open(self) -> None:
-        """Prepare and lock the directory on worker 0, for all workers."""
+        """Let worker 0 prepare and lock the directory for all workers."""
         if self._team.worker == 0:
             newest = self.step if self._writer.has_state else -1
             self._lock = open_to_write(self.directory, newest)

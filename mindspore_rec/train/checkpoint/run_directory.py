@@ -44,7 +44,7 @@ def lock(root: Path) -> FileLock:
 
 @contextmanager
 def locked(root: Path, team: Team) -> Iterator[None]:
-    """Lock the directory for all workers; worker 0 takes the lock.
+    """Lock the directory for all workers; only worker 0 acquires the lock.
 
     Raises:
         RuntimeError: another process has the lock.
@@ -103,8 +103,8 @@ def _remove(old: Iterable[Entry]) -> None:
     """Remove checkpoints, newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
         # A checkpoint is renamed before its removal, so that a half-removed directory is never
-        # mistaken for a checkpoint. The rename is synced before the removal. Without the sync, a
-        # power loss could bring back the old name when files are already removed.
+        # mistaken for a checkpoint. The rename is synced to the disk before the removal. Without
+        # the sync, a power loss could bring back the old name when files are already removed.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)

@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path, stall seconds and write seconds."""
+    """Path, stall seconds and write seconds of a delta that could not be written."""
 
     path: Path
     stall_seconds: float
@@ -73,7 +73,7 @@ class RunWriter:
     Args:
         directory: directory of the run.
         keep: number of full checkpoints to keep.
-        model: the manifest's entry for the predictors' network, or None.
+        model: the manifest's entry for the network that predictors run, or None.
         announce: function that worker 0 calls with a dict about each checkpoint, or None.
         keep_digests: whether tables keep a digest of their rows for deltas. Default: False.
 
@@ -163,7 +163,7 @@ class RunWriter:
             cell: the training cell.
             step: number of training steps.
             states: function that returns the states of objects outside the network.
-            full: whether to merge a full checkpoint afterwards.
+            full: whether to merge the checkpoints into a full checkpoint afterwards.
 
         Raises:
             CheckpointError: an earlier merge has found damaged checkpoints.
@@ -203,7 +203,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait until a delta is written; a failed delta's changes become part of the next delta."""
+        """Wait until a delta is written; after a failure, the next delta contains the changes."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -219,9 +219,9 @@ class RunWriter:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
         The directory exists if syncing the rename failed and undoing the rename failed too. A
-        predictor may already serve the delta, so the directory must not be removed. The failed
-        delta must be the parent of the next delta, because a chain cannot contain two deltas with
-        the same parent.
+        predictor may already serve the delta, so the directory of the delta must not be removed.
+        The failed delta must be the parent of the next delta, because a chain cannot contain two
+        deltas with the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be
@@ -243,7 +243,7 @@ class RunWriter:
     def has_unsaved_rows(self, cell: nn.Cell) -> bool:
         """Return whether rows have changed, on any worker, since the newest state was saved.
 
-        Call `finish_write` first. Nothing is read from disk.
+        Call `finish_write` first. The method reads nothing from disk.
         """
 
         def differs() -> bool:
@@ -334,7 +334,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Record a written checkpoint; worker 0 announces it once, even if announcing fails."""
+        """Record a written checkpoint; worker 0 tries once to announce the checkpoint."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrubbing in training: checks rows in memory by digests, and rows in tiers by checksums."""
+"""Scrubbing in training: digests check rows in memory, checksums check rows on Redis and SSDs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DigestedRows:
         """Compare the rows of a part with their digests.
 
         Raises:
-            RuntimeError: rows have changed without an update.
+            RuntimeError: a row has changed although no update has written the row.
         """
         if not self._left:  # the last part had damaged rows
             return Slice(0, True)
@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows to scrub on Redis and SSDs, where every row has a checksum.
+    """Rows to scrub on Redis and SSDs; each of these rows has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out
@@ -94,7 +94,8 @@ class TierRows:
         """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
-            RowDamagedError: rows have changed without an update. This error is a RuntimeError.
+            RowDamagedError: a row has changed although no update has written the row. This error is
+                a RuntimeError.
         """
         try:
             rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)

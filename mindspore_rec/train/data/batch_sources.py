@@ -67,7 +67,8 @@ class IterableBatches(BatchSource):
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
             rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
-            the order of the first batch. If a batch consists of rows, its columns are Arrow arrays.
+            the order of the first batch. If a batch consists of rows, the columns of the batch are
+            Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.
@@ -117,12 +118,12 @@ class IterableBatches(BatchSource):
 
     @property
     def lag(self) -> int | None:
-        """Attribute `lag` of the iterable; None if it has no such attribute."""
+        """The iterable's attribute `lag`; None if the iterable has no attribute `lag`."""
         return getattr(self._data, "lag", None)
 
     @property
     def has_state(self) -> bool:
-        """True if the iterable has a state that counts batches."""
+        """True if the iterable has a state, and its `state_dict` accepts the number of batches."""
         return self._stateful and self._names_batches()
 
     @property
@@ -168,7 +169,7 @@ class IterableBatches(BatchSource):
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and the sources that the iterable wraps, if they have a position."""
+        """Return the iterable and the sources that it wraps; an empty list if it has no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -177,7 +178,7 @@ class IterableBatches(BatchSource):
         return streams
 
     def skip_passes(self, passes: int) -> None:
-        """Call `skip_passes(passes)` of the iterable if it has this method."""
+        """Call the iterable's method `skip_passes(passes)` if the iterable has this method."""
         skip = getattr(self._data, "skip_passes", None)
         if skip is not None:
             skip(passes)

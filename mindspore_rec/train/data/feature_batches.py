@@ -28,11 +28,11 @@ class FeatureBatches(BatchWrapper):
     """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
     For FeatureSpec objects, each batch contains the keys of each feature, followed by the columns
-    that no feature reads. The label therefore stays the last column. For a FeaturePipeline, each
-    batch contains the pipeline's arrays. The timestamp is not a column of the batch, but the
-    latest timestamp is the batch's event time. Just before a batch's step, `RecModel` sets the
-    batch's event time on the tables in which the network looks up the features. For a Dataset, the
-    threads of the pipeline compute the keys ahead of the step.
+    that no feature reads. The label is not a feature, so it stays the last column. For a
+    FeaturePipeline, each batch contains the pipeline's arrays. The timestamp is not a column of the
+    batch, but the latest timestamp is the batch's event time. Just before a batch's step,
+    `RecModel` sets the batch's event time on the tables in which the network looks up the features.
+    For a Dataset, the threads of the pipeline compute the keys ahead of the step.
 
     A batch is skipped if the pipeline's `prepare` removes all of its rows.
 
@@ -47,8 +47,8 @@ class FeatureBatches(BatchWrapper):
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
-            state. A `Schema` is accepted too. A `Schema` yields its arrays and does not learn here,
-            so call `Schema.fit` before.
+            state. A `Schema` is also accepted as `specs`. A `Schema` yields its arrays and does not
+            learn here, so call `Schema.fit` before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the tables' event time with each batch. Default:
             the tables of the network that `RecModel` trains.
@@ -60,14 +60,15 @@ class FeatureBatches(BatchWrapper):
         source: the source of raw batches.
 
     Yields:
-        Dicts of columns; tuples if columns have no names or the specs name columns by index.
+        Dicts of columns; or tuples of columns, if columns have no names or the specs name columns
+        by index.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
             or features do not fit the tables or a batch. The error is also raised if a training
             loop iterates over this object, a feature is the timestamp, and `tables` is None.
-        RuntimeError: a Dataset's batch does not fit the features; the message is the message of the
-            ValueError.
+        RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
+            ValueError as a RuntimeError with the same message.
 
     Example:
         >>> import mindspore as ms
@@ -132,7 +133,7 @@ class FeatureBatches(BatchWrapper):
         return self._tables
 
     def change(self, batch: Batch) -> Batch | None:
-        """Convert the batch's features to keys; return the new batch with its event time.
+        """Convert the features to keys; return a new batch with the keys and the event time.
 
         The result is None if `prepare` removed all rows of the batch.
         """

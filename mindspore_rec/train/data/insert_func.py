@@ -18,13 +18,12 @@ __all__ = ["InsertFunc"]
 
 
 class InsertFunc:
-    """Function made by `get_insert_func`; call it with a Dataset, or a dict or tuple of columns.
+    """Function that `get_insert_func` returns, for a Dataset or for a dict or tuple of columns.
 
     Args:
         specs: FeatureSpec objects, a FeaturePipeline, or a Schema; a Schema does not learn.
         with_time: whether the output contains the batch's event time, if a feature is the
-            timestamp. If False, the timestamp column is not read and not in the output. Default:
-            True.
+            timestamp. If False, the timestamp column is neither read nor returned. Default: True.
         learn: whether each batch first updates the pipeline's statistics. Default: True.
 
     Attributes:

@@ -36,9 +36,9 @@ class KeptBatches(BatchWrapper):
     checkpoint contain exactly the events of the trained batches, even if later batches were read
     ahead.
 
-    Rows from files may be shuffled. All rows are first read once, and their events are sorted by
-    time. Each row's history is then looked up in these events and in the events of the tables.
-    Before its first batch, training writes the events of all rows to the tables.
+    Rows from files may be shuffled. First, all rows are read once, and the rows' events are sorted
+    by time. Each row's history is then looked up in the sorted events and in the events of the
+    tables. Before its first batch, training writes the events of all rows to the tables.
 
     An evaluation does not change the tables.
 
@@ -46,8 +46,8 @@ class KeptBatches(BatchWrapper):
         source: batches with the arrays of a schema.
         schema: the schema.
         tables: tables of the network, including the users' tables.
-        rows: if the rows are from files, a function that returns batches of all rows in their
-            order. Default: None, which means that the batches are from a stream.
+        rows: function that returns batches of all rows in their order, if the rows are from files.
+            Default: None, which means that the batches are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 
@@ -83,7 +83,7 @@ class KeptBatches(BatchWrapper):
         return list(_replaced(self.source.column_names, self.schema.pipeline.kept))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Raise ValueError, because several workers would read the events of one user."""
+        """Raise ValueError: the events of one user must not be divided among several workers."""
         names = [each.name for each in self.schema.pipeline.kept]
         raise ValueError(
             f"histories {names} are kept from rows by one process, got {workers} workers: train "
@@ -198,7 +198,7 @@ def _together(commits: Sequence[_Commit], other: _Commit | None) -> _Commit | No
 
 
 def _replaced(names: Iterable[str], kept: Sequence[KeptEvents]) -> Iterator[str]:
-    """Yield the names of arrays; the arrays of a history replace the array of its events."""
+    """Yield the names, but replace the name of kept events by the names of the history's arrays."""
     of = {events_name(each.name): each for each in kept}
     for name in names:
         if name not in of:
@@ -214,7 +214,7 @@ def _table_of(kept: KeptEvents, tables: Mapping[str, Any]) -> Any:
 
 
 class _Scratch:
-    """Changed rows of users, stored in front of a table that stays unchanged.
+    """Changed rows of users, read in place of the rows of a table that stays unchanged.
 
     Args:
         table: the table.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SchemaBatches: a thread makes the arrays of a schema ahead, from batches of raw columns."""
+"""SchemaBatches: a thread converts batches of raw columns to the schema's arrays in advance."""
 
 from __future__ import annotations
 

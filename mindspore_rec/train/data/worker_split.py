@@ -33,14 +33,14 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
-      workers together train on the same batch as a single process would. So a run needs the same
-      number of steps and learning rates as a single process, and gives the same results. At each
-      step, the workers check that they have read the same batch.
+      workers together train on the same batch as a single process would. A run with several workers
+      therefore needs the same number of steps and the same learning rates as a single process, and
+      gives the same results. At each step, the workers check that they have read the same batch.
     * "batches": worker w trains on the batches w, w + N, ... Each step therefore trains on N
       batches of the data.
     * "worker": the data already differ on each worker, because the program has divided them.
 
-    With one worker, all three choices return the data unchanged.
+    With one worker, all three values of `by` return the data unchanged.
 
     Args:
         data: the training data, as for `RecModel.train`.
@@ -59,7 +59,7 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
 
 
 class WorkerSplit(BatchWrapper):
-    """Source of one worker's share of another source's batches; see `split_by_worker`.
+    """Source that yields one worker's share of another source's batches; see `split_by_worker`.
 
     Args:
         source: source of the batches.
@@ -78,7 +78,7 @@ class WorkerSplit(BatchWrapper):
         self._place: tuple[int, int] | None = None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource:
-        """Return this object, which yields only the share of this worker from now on."""
+        """Return this object, which from now on yields only this worker's share of the batches."""
         if self.by == "worker" and workers > 1 and self.source.learns:
             raise ValueError(
                 "features that learn of the batches need the same batches on all workers, and "
@@ -160,7 +160,7 @@ def _row_count(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, first: int, last: int) -> Batch:
-    """Return some rows of a batch, including the histories of these rows."""
+    """Return the rows from `first` up to `last` of a batch, including these rows' histories."""
     rows = _row_count(batch)
     made = list(batch.columns)
     ragged = ragged_places(batch.names)

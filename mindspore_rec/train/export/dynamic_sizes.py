@@ -157,7 +157,7 @@ class _Sizes:
         ]
 
     def _rows(self, name: str, size: int) -> list[Any]:
-        """Return nodes that compute the first size of an input, int64 `[1]`."""
+        """Return nodes that compute the size of an input's first dimension, int64 `[1]`."""
         from onnx import helper
 
         return [

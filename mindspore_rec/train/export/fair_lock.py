@@ -12,7 +12,7 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Lock that gives out `graph_lock` in order of arrival, so predictions cannot block updates.
+    """Lock that threads acquire in order of arrival, so that predictions cannot block updates.
 
     A plain lock often goes to the thread that has just released the lock. A thread that already
     holds `graph_lock` acquires this lock without waiting.
@@ -31,7 +31,7 @@ class FairLock:
         self._inside = threading.local()
 
     def reading(self) -> FairLock:
-        """Return the lock itself, because MindSpore runs one prediction at a time."""
+        """Return the lock itself, because MindSpore can run only one prediction at a time."""
         return self
 
     def writing(self) -> FairLock:
@@ -39,7 +39,8 @@ class FairLock:
         return self
 
     def __enter__(self) -> None:
-        # The first thread in the queue may be waiting for a lock that this thread holds.
+        # A thread that already holds `graph_lock` does not enter the queue: otherwise, the first
+        # thread in the queue might wait for this thread, and this thread for the queue.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()

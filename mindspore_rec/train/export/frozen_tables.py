@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table lookups by MindSpore's own operators, over rows that no longer change."""
+"""Lookups in tables whose rows no longer change, by MindSpore's own operators."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FrozenTable(nn.Cell):
 
 
 class _FrozenGroup(nn.Cell):
-    """Rows of several tables; there is one table for each column of ids."""
+    """Rows of several tables, with one table for each column of ids."""
 
     def __init__(self, tables: list[FrozenTable]) -> None:
         super().__init__(auto_prefix=False)

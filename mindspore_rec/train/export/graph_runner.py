@@ -27,14 +27,15 @@ __all__ = ["GraphRunner", "Served"]
 class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
-    After an operator has raised an error (for an id outside a vocabulary, for example), a MindSpore
-    graph can no longer return outputs. After an operator's error, the runner recompiles the graph
-    for the next call.
+    If an operator raises an error, for example for an id outside a vocabulary, a MindSpore graph
+    can no longer return outputs. After an operator's error, the runner recompiles the graph for the
+    next call.
 
     Args:
         network: the network.
-        inputs: inputs of the network. Sizes of -1 are dynamic dimensions of one graph. If `inputs`
-            is None, the inputs are unknown, and `CellCaller` compiles the graphs.
+        inputs: inputs of the network. A size of -1 makes a dimension dynamic, so that one graph
+            serves all sizes. If `inputs` is None, the inputs are unknown, and `CellCaller` compiles
+            the graphs.
         features: as `Runner.features`. Default: None.
         owned: True if `close` frees the network's tables. Default: False.
 
@@ -63,7 +64,7 @@ class GraphRunner(Runner):
         self._caller = self._new_caller()
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Wait for the outputs here, because the network's state may change later."""
+        """Run the network, and wait for the outputs: the network's state may change later."""
         tensors = [Tensor.from_numpy(_writable(each)) for each in arrays]
         try:
             outputs = self._caller(False, *tensors)

@@ -34,8 +34,8 @@ def export_mindir(
         network: the network, which stays in evaluation mode afterwards. The network's tables may be
             in any tier, but two copies of all rows must fit in memory.
         path: path of the file; `.mindir` is added if missing.
-        inputs: inputs as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: the network's
-            `set_inputs`.
+        inputs: inputs of the network, such as `["ids:INT64:-1,26"]`, in any form that `Predictor`
+            accepts. Default: the network's `set_inputs`.
 
     Returns:
         The path of the file. Above 1 GB, MindSpore splits the model into several files in the same

@@ -23,8 +23,8 @@ STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further P
 class Cut:
     """A lookup that was removed from a model.
 
-    The fields are the names of the lookup's Parameter, result and ids in the model. For a lookup of
-    bags, `offsets` and `weights` may also be set.
+    Each field is a name in the model: `mark` names the lookup's Parameter, `result` its output, and
+    `ids` its ids. For a lookup of bags, `offsets` and `weights` may also be set.
     """
 
     mark: str
@@ -48,8 +48,8 @@ def cut_lookups(
     Returns:
         Three values. The first value is the dense model, whose inputs are lookup results, other
         inputs and parameters. The second value is the model that computes the ids and the offsets
-        of lookups; it is empty if all these are inputs. The third value is the list of lookups in
-        the order of the model.
+        of lookups; this model is empty if all ids and offsets are inputs. The third value is the
+        list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.

@@ -29,7 +29,7 @@ def open_by_mindspore(
     inputs: Sequence[TensorSpec | str] | None,
     choose_mode: bool = False,
 ) -> GraphRunner:
-    """Return a runner for a network, before the checkpoint's values are loaded.
+    """Return a runner for a network; the checkpoint's values are loaded into the network later.
 
     Args:
         entry: checkpoint that will be loaded into the network.

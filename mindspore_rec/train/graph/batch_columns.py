@@ -80,7 +80,7 @@ def input_names(network: nn.Cell) -> list[str]:
 def column_title(
     place: int, count: int, network: nn.Cell, labelled: bool, names: Sequence[str] = ()
 ) -> str:
-    """Return a column's name in error messages: its name, or its index and the network's argument.
+    """Return a column's title: its name, or its index and the network argument that receives it.
 
     Args:
         place: index of the column, from 0.

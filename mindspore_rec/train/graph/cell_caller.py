@@ -32,7 +32,7 @@ class CellCaller:
     fastest kind of graph. At the third shape, a third graph is compiled for all sizes. In the third
     graph, the dimensions that have varied are dynamic. The dynamic graph is about 10 to 30 % slower
     per step than the first two graphs but needs no further compilation. If the backbone has a true
-    attribute `varying_inputs`, the first graph is already dynamic in all first dimensions. A cell
+    attribute `varying_inputs`, all first dimensions are already dynamic in the first graph. A cell
     with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
@@ -42,8 +42,8 @@ class CellCaller:
         cell: the cell to call.
         backbone: the network inside the cell. Other cells may contain the same network and may have
             changed its mode. Default: None, which means the cell itself.
-        labelled: whether a batch's last column is a label, which the backbone does not take. Used
-            for error messages. Default: False.
+        labelled: whether the last column of a batch is a label and therefore not an input of the
+            backbone. Used for error messages. Default: False.
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
@@ -125,9 +125,10 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
-        # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
-        # older network were freed during a compilation, MindSpore would forget the new graph's
-        # arguments. MindSpore would then compile the new graph again at the next call.
+        # Collect garbage now, so that a collection by MindSpore during a compilation frees no
+        # network. If an older network were freed during a compilation, MindSpore would forget the
+        # new graph's arguments. MindSpore would then compile the new graph a second time at the
+        # next call of the cell.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
@@ -157,7 +158,7 @@ def _finish() -> None:
 
 
 def _forget_gradient() -> None:
-    """Clear the state that a failed gradient of PyNative mode leaves.
+    """Clear the state that remains in MindSpore after a gradient has failed in PyNative mode.
 
     If the state is not cleared, MindSpore 2.10 refuses `tensor[0]` until the process ends.
     """

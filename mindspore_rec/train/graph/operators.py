@@ -104,7 +104,8 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without `sync`, PyNative mode would raise the error at a later operation.
+                # Without `sync`, PyNative mode would raise this operator's error only at a later
+                # operation.
                 _pynative_executor.sync()
             return result
 
@@ -115,8 +116,8 @@ class TableOperator(ops.Custom):
             array = np.ascontiguousarray(np.atleast_1d(value) if value.ndim == 0 else value)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
         if self.raises_at_once and isinstance(value, (int, float, list, tuple)):
-            # For numbers, lists and tuples, MindSpore would infer a result shape smaller than the
-            # written data.
+            # For numbers, lists and tuples, MindSpore would infer a result shape that is smaller
+            # than the data that the operator writes.
             raise TypeError(f"ids, keys and values must be Tensors, got {type(value).__name__}")
         return value
 
@@ -155,8 +156,8 @@ def custom_op(
         name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.
         dtype: dtype of the output, or a tuple of dtypes.
         bprop: gradient function, as for `ops.Custom`. Default: None.
-        shapes: shapes of the outputs, if they do not depend on the shapes of the inputs. Default:
-            None.
+        shapes: shapes of the outputs, if these shapes do not depend on the shapes of the inputs.
+            Default: None.
         multi_output: whether the operator has more than one output. Default: False.
     """
     infer = None if shapes is None else lambda *_: shapes
@@ -173,7 +174,7 @@ def custom_op(
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set the number of threads that one table operator uses, including the calling thread.
+    """Set the number of threads that each table operator uses, including the calling thread.
 
     The initial number is the value of the environment variable `MINDSPORE_REC_NUM_THREADS`. If the
     variable is not set, the initial number is the number of CPUs on which the process may run.
@@ -187,8 +188,8 @@ def set_num_threads(num_threads: int) -> None:
         ValueError: `num_threads` is out of range.
 
     Warns:
-        RuntimeWarning: the system lets the process start fewer threads than `num_threads`;
-            operators then use only the started threads.
+        RuntimeWarning: the operating system does not let the process start `num_threads` threads;
+        operators then use only the threads that were started.
 
     Example:
         >>> import mindspore_rec

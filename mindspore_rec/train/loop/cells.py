@@ -47,7 +47,7 @@ class _OfClasses:
     """Base of cells that reject labels outside the prediction's classes in PyNative mode.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
-    may crash. In graph mode, the operator's own error is raised.
+    may crash. In graph mode, MindSpore raises the operator's own error.
     """
 
     loss_fn: nn.Cell
@@ -70,7 +70,7 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
 
 
 def members_of(network: nn.Cell) -> int:
-    """Return a network's number of members; in training, each member returns a logit.
+    """Return a network's number of members; in training, each member returns its own logit.
 
     Example:
         >>> members_of(nn.Dense(2, 1))
@@ -105,7 +105,7 @@ class LossCell(_OfClasses, nn.Cell):
     columns. The loss of a network with several members is the mean of the members' losses.
 
     Args:
-        network: computes the prediction from all columns except the last column.
+        network: cell that computes the prediction from all columns except the last column.
         loss_fn: computes the loss from prediction and label.
 
     Inputs:

@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table; for each lookup, the windows of a batch that may contain its ids."""
+    """Lookups of one table: for each lookup, the windows of a batch that may contain its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -64,17 +64,18 @@ class _Watched:
 class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
-    After a step, `recent_lookups` of each table returns one hash for each looked-up array of ids.
-    The columns of the batch are hashed too: whole columns, groups of consecutive fields, and all
-    columns concatenated. If a column and a lookup have the same hash, the lookup reads the column.
-    Ids that the network computes are in no column, so `prefetch_ids` must return these ids.
+    After a step, `recent_lookups` of each table returns one hash for each array of ids that the
+    step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
+    consecutive fields, and all columns concatenated. If a column and a lookup have the same hash,
+    the lookup reads the column. Ids that the network computes are in no column, so `prefetch_ids`
+    must return these ids.
 
     Args:
         tables: the tables.
-        prefetch_ids: a function that takes the batch's columns and returns the ids of tables by
-            table name. The ids of a table are an array or a list of arrays. For all other tables,
-            the id columns are found by hash. Default: None, which means that hashes identify the id
-            columns of all tables.
+        prefetch_ids: a function that takes a batch's columns and returns a dict of ids by table
+            name. The ids of a table are an array or a list of arrays. For all other tables, hashes
+            identify the id columns. Default: None, which means that hashes identify the id columns
+            of all tables.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -94,7 +95,7 @@ class IdColumns:
 
     @property
     def known(self) -> bool:
-        """True if the ids of any table are known."""
+        """True if the ids of at least one table are known."""
         return self._prefetch_ids is not None or any(
             watched.windows() for watched in self._watched.values()
         )
@@ -136,7 +137,8 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # The id columns of the table are now known, so the search for them ends.
+            # `prefetch_ids` returns the ids of this table, so no search for the table's id columns
+            # is needed.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)

@@ -55,7 +55,8 @@ class TrainLoop:
         summary: summary of the run.
         stop_on_nan: whether a NaN or infinite loss is an error.
         finite_columns: True if a NaN or an infinity in a column is an error.
-        optimizers: optimizers of the train cell. A list of learning rates must cover all steps.
+        optimizers: optimizers of the train cell. If an optimizer has a list of learning rates, the
+            list must cover all steps.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C has ended a wait for a batch, do not train on batches that were read before.
+        # If Ctrl-C has ended the wait for a batch, do not train on batches that were read ahead.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:

@@ -66,8 +66,8 @@ class ModelParts(Model):
     def _mode(self) -> AbstractContextManager[None]:
         """Return graph mode for a network made from a schema, which always compiles in graph mode.
 
-        MindSpore's default, PyNative mode, is several times slower. A user's own network may need
-        PyNative mode, so its mode is not changed.
+        MindSpore's default, PyNative mode, is several times slower. Networks that were not made
+        from a schema may need PyNative mode, so their mode is not changed.
         """
         return nullcontext() if self._rows is None else graph_mode()
 

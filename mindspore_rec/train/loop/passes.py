@@ -89,7 +89,7 @@ class Passes:
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
-        """Record that an epoch has ended, after its callbacks were called."""
+        """Record that an epoch has ended; call this method after the epoch's callbacks."""
         if complete:
             self.epochs += 1
             self.taken = 0
@@ -102,7 +102,7 @@ class Passes:
         self._length = self._source.length
 
     def state(self, batch: Batch | None) -> dict[str, Any] | None:
-        """Return the position after `batch` as JSON values and arrays; None before `keep`.
+        """Return the position after `batch`, as JSON values and arrays; None if none is recorded.
 
         Args:
             batch: the batch of the last step; None before the first step.
@@ -125,7 +125,7 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Resume at the position in `state`, before the first batch; call `keep` first.
+        """Before the first batch and after a call of `keep`, resume at the position in `state`.
 
         Args:
             state: result of the method `state`.
@@ -207,7 +207,7 @@ class Passes:
     def _begins_with(self, at: PassPlace) -> bool:
         """Return whether a pass over the data yields the batches that led to the position `at`.
 
-        If the first batch differs, reading stops after this batch.
+        Reading stops after the first batch if this batch differs.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -247,7 +247,7 @@ class Passes:
     # ---- reading
 
     def read(self, source: BatchSource) -> Iterator[Batch]:
-        """Return an iterator over the next pass, or over the rest of a resumed pass.
+        """Return an iterator over the batches of a pass, or over the rest of a resumed pass.
 
         Raises:
             ValueError: while reading, the skipped batches differ from the batches of the state.
@@ -291,8 +291,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; raise an error if reading a batch ahead draws random numbers.
 
-        If a batch that is read ahead draws random numbers, the generators have already moved on:
-        their states after a step are no longer the states that follow the step's own batch.
+        Reading a batch ahead may draw random numbers. After a step, the states of the generators
+        are then no longer the states that follow the batch of this step.
         """
         if not self._has_batch():
             return next(batches, None)

@@ -3,9 +3,9 @@
 
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
-the update of dense parameters to the host. All other parts run on the device. With
-`set_dense_device`, dense layers that run as operators run on a GPU. `set_dense_device` does not
-move any other part.
+the update of dense parameters to the host. All parts of the model that are not listed above run on
+the device. With `set_dense_device`, dense layers that run as operators run on a GPU.
+`set_dense_device` does not move any other part.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Placement:
         operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'; 'dense network' or 'dense update' for the dense part.
         of: name of the table or cell whose rows the operator reads or updates. For the dense
-            network, the number of its parameters; for the dense update, the optimizer's class.
+            network, `of` is the number of parameters; for the dense update, `of` is the class of
+            the optimizer.
         place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
             (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if calls are not counted.
@@ -99,7 +100,8 @@ def placement_report(
 
     Args:
         net_or_model: a network, or a Model that has an optimizer.
-        optimizer: the optimizer of a network. Default: None, which means no optimizer.
+        optimizer: the optimizer of the network, if `net_or_model` is a network. Default: None,
+            which means no optimizer.
 
     Returns:
         The first entries are, for each table, the lookup, the sum of gradients and the optimizer's
@@ -180,8 +182,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer is listed before its parts. So if several cells have a binding of the
-    # table, the last cell updates the table.
+    # `cells_and_names` lists a combined optimizer before its parts. Therefore, if several cells
+    # bind the table, the last of these cells updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):

@@ -53,8 +53,8 @@ class PrefetchStage:
 
     Args:
         tables: all tables of the network, including tables without a cache.
-        prefetch_ids: function as for `IdColumns`. Default: None, which means that the first step
-            shows which columns contain the ids.
+        prefetch_ids: function that returns the ids of a batch by table name; see `IdColumns`.
+            Default: None, which means that the first step shows which columns contain the ids.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -84,7 +84,7 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead: a step is possible while a stream has no new batch."""
+        """True if a batch was read ahead, so a step can run while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
@@ -101,9 +101,9 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: maximum number of batches that will be requested, including the batch that this
-                call returns. At most `most` batches are read from the source. Default: None, which
-                means no limit.
+            most: maximum number of batches that the caller will still request, including the batch
+                that this call returns. At most `most` batches are read from the source. Default:
+                None, which means no limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -155,7 +155,7 @@ class PrefetchStage:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:
-        """Drop the batches that were read ahead and release their rows."""
+        """Drop all batches that were read ahead, and release the rows of these batches."""
         given_up = [*([self._current] if self._current is not None else []), *self._ahead]
         self._current = None
         self._ahead.clear()

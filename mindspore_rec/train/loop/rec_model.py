@@ -77,8 +77,8 @@ class RecModel(ModelEvaluation):
       because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
-    * Tables learn in training and never change in evaluation or prediction. Before the first step,
-      the model checks that the optimizer updates every table that is not frozen.
+    * Training updates the tables; evaluation and prediction never change the tables. Before the
+      first step, the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
       returns. A second Ctrl-C aborts.
@@ -91,9 +91,9 @@ class RecModel(ModelEvaluation):
       whatever MindSpore's mode is.
 
     Args:
-        network: cell that computes the prediction from its inputs. Without `loss_fn`, the cell
-            computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
-            step.
+        network: cell that computes the prediction from its inputs. If `loss_fn` is None, and the
+            network was not made from a schema with labels, the cell computes the loss. If both
+            `loss_fn` and `optimizer` are None, the cell may be a whole train step.
         loss_fn: cell that computes the loss from prediction and label. Default: None. If the
             network was made from a schema with labels, None means the loss of these labels. Labels
             with two values have the log loss. Labels that are numbers have half of the squared
@@ -108,14 +108,15 @@ class RecModel(ModelEvaluation):
             The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy',
             'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
             'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
-            have weights, all metrics chosen by name, except 'gauc', use the weights.
+            have weights, all metrics that are chosen by name use the weights, except 'gauc'.
         eval_network: evaluation network as for `Model`. Default: None, which means `network`
             combined with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
             bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
-            processor that can multiply bfloat16. See `compute_dtype` of the layers. The types of
-            rows, sums and weights do not change. Default: 'O0', which changes nothing.
+            processor that can multiply bfloat16. See `compute_dtype` in the documentation of the
+            layers. `amp_level` does not change the types of rows, sums and weights. Default: 'O0',
+            which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
@@ -128,11 +129,11 @@ class RecModel(ModelEvaluation):
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. A table needs the function if the table's cache prefetches
-            rows and the network computes the table's ids. Set the attribute before training.
-            Default: None, which suffices if all ids are columns of the batch, or fields of columns.
-            If `prefetch_ids` is None, the first training step shows which columns contain each
-            table's ids.
+            an array or a list of arrays. The function is required for a table whose cache
+            prefetches rows and whose ids the network computes. Set the attribute before training.
+            Default: None, which suffices if the batch contains all ids, as columns or as fields of
+            columns. If `prefetch_ids` is None, the first training step shows which columns contain
+            each table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -280,8 +281,8 @@ class RecModel(ModelEvaluation):
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end in the middle of a pass over the data. Default: -1, which makes an epoch one
-                pass.
+                may end in the middle of a pass over the data. Default: -1, which means that an
+                epoch is one pass over the data.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. Without a
@@ -367,11 +368,11 @@ class RecModel(ModelEvaluation):
 
         The summary's `history` contains the results of the evaluations. Callbacks can read the
         results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
-        evaluation are the model's metrics. If the model has `eval_indexes`, or a `loss_fn` and no
-        `eval_network`, the results include `eval_loss`, the mean loss of a batch. `EarlyStopping`
-        and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
-        Callbacks with methods `on_eval_*`, except MindSpore's own callbacks, are also called during
-        the evaluations.
+        evaluation are the values of the model's metrics. If the model has `eval_indexes`, or a
+        `loss_fn` and no `eval_network`, the results include `eval_loss`, the mean loss of a batch.
+        `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
+        monitor each result. Callbacks with methods `on_eval_*`, except MindSpore's own callbacks,
+        are also called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -392,10 +393,11 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
-                `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
-                only once although there are several evaluations, or if features would learn from
-                it. The error is also raised if `valid_dataset` is not None and the model has no
-                metrics, or has a metric called 'eval_loss'. The errors of `train` are raised too.
+                `valid_dataset` is empty. The error is also raised if `valid_dataset` is needed for
+                several evaluations but can be read only once, or if features would learn from
+                `valid_dataset`. The error is also raised if `valid_dataset` is not None and the
+                model has no metrics, or has a metric called 'eval_loss'. In addition, `fit` raises
+                every error that `train` raises.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.

@@ -20,9 +20,9 @@ __all__ = ["SchemaEvalCell", "SchemaLoss", "SchemaLossCell", "loss_of"]
 def loss_of(schema: Schema) -> nn.Cell:
     """Return the loss of a schema's labels.
 
-    The loss of a label with two values is the log loss of a logit. The loss of a label that is a
-    number is half of the squared error, measured in standard deviations of the label. The loss of a
-    row is the mean over its labels, times its weight.
+    The loss of a label with two values is the log loss, computed from a logit. The loss of a label
+    that is a number is half of the squared error, measured in standard deviations of the label. The
+    loss of a row is the mean over its labels, times its weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -44,10 +44,10 @@ class SchemaLoss(nn.Cell):
         schema: the schema; the kind of each label determines :math:`l_t`.
 
     Inputs:
-        prediction: float32 Tensor `[B, T]`: logits or, for labels that are numbers, the distances
-            from the mean in standard deviations.
-        label: float32 Tensor `[B, T]`: 0 and 1 or, for labels that are numbers, the distances from
-            the mean in standard deviations.
+        prediction: float32 Tensor `[B, T]`. For a label with two values, a logit; for a label that
+            is a number, the distance from the mean in standard deviations.
+        label: float32 Tensor `[B, T]`. For a label with two values, 0 or 1; for a label that is a
+            number, the distance from the mean in standard deviations.
         weight: float32 Tensor `[B, 1]`; omit if all weights are 1.
 
     Outputs:

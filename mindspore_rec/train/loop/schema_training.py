@@ -164,9 +164,9 @@ class SchemaTraining:
                 columns, such as a `KafkaSource`; or other data.
             argument: name of the data in messages.
             metrics: metrics of the model, by name.
-            is_train: True for training data. If the data are not batches or a stream already, they
-                are shuffled. If the scales have learned nothing, they learn from the data, but not
-                from a stream.
+            is_train: True for training data. Data that are neither batches nor a stream are
+                shuffled. If the scales of the schema have learned nothing, they learn from the
+                data, unless the data are a stream.
             batch_size: number of rows per batch; must be None for data that are batches or a stream
                 already. Default: 256 to 4096, depending on the number of rows, for training; 8192
                 for evaluation.
@@ -256,7 +256,7 @@ class SchemaTraining:
         """Return the network's tables; logs of events replace the tables with users' events.
 
         Args:
-            events: rows of raw columns.
+            events: logs of events, as rows of raw columns.
         """
         tables: dict[str, Any] = {each.name: each for each in tables_of(self.network)}
         if not self.schema.pipeline.kept:
@@ -319,7 +319,7 @@ def _all_rows(rows: Rows, schema: Schema) -> Callable[[], Iterator[Any]]:
 
 
 def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
-    """Return the columns of features and the existing columns of `more` for `to_record_batch`."""
+    """Return the feature columns, and the columns of `more` that exist, for `to_record_batch`."""
     import pandas as pd
     import pyarrow as pa
 

@@ -33,8 +33,8 @@ class GAUC(BinaryMetric):
     is None. ``RecModel.fit`` passes the group under the same conditions, but ``Model.fit`` of
     MindSpore 2.10 fails without ``eval_indexes``.
 
-    The metric stores 13 bytes per row. While :meth:`eval` sorts, it needs about 80 further bytes
-    per row.
+    The metric stores 13 bytes per row. During :meth:`eval`, sorting needs about 80 more bytes per
+    row.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.

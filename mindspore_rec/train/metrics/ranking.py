@@ -57,9 +57,9 @@ class _ListMetric(MergedMetric):
 class RankingMetric(_ListMetric):
     """Base class of the metrics that are means over rankings; a ``mindspore.train.Metric``.
 
-    A row is one ranking of items, and its targets are the items that are relevant. In ties, a
-    target's rank is the middle of the tied ranks (mid rank): another item with the same score
-    counts one half.
+    A row is one ranking of items, and its targets are the items that are relevant. If several items
+    have the same score, a target's rank is the middle of their ranks (mid rank): another item with
+    the target's score counts one half.
 
     ``mindspore.Model(net, loss_fn, metrics={"ndcg": NDCG()}).eval(dataset)`` passes ``(score,
     target)`` to :meth:`update`. For many items, compute the ranks with

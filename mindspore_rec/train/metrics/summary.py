@@ -22,8 +22,8 @@ class TableSummary:
         name: name of the table.
         embedding_dim: number of floats in a row's value.
         rows: number of rows in memory.
-        bytes: memory in bytes of rows, optimizer state, index, change log and digests, including
-            room for growth.
+        bytes: bytes of memory for rows, optimizer state, index, change log and digests, including
+            the memory reserved for further rows.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TableSummary:
 
     @classmethod
     def of(cls, table: Any) -> TableSummary:
-        """Return the statistics of a table now."""
+        """Return the current statistics of a table."""
         stats = table.stats()
         parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
         memory_bytes = sum(stats[part] for part in parts)
@@ -63,9 +63,9 @@ class TrainSummary:
         tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
-        workers: number of workers; steps, samples and loss refer to all workers.
+        workers: number of workers; `steps`, `samples` and `loss` include all workers.
         waits: seconds that each worker has waited for other workers between steps; empty for one
-            worker. The slowest worker waits least.
+            worker. The slowest worker waits for the shortest time.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second

@@ -24,11 +24,11 @@ _ZEROS = (-1, 0)  # place of a candidate's part that no column has
 class Candidates(nn.Cell):
     """Pair the events of each history with the row's candidate, the item that is scored.
 
-    The vector of an event joins the vectors of the event's keys: first the key in the history's
-    column, then the keys in its side columns. The candidate's vector joins, in the same order, the
-    vectors of the row's columns that share the tables of the keys. If no column of the row shares
-    the table of a side column, this part of the candidate's vector is 0. Side columns of
-    numbers, such as the times of events, are not read.
+    The vector of an event is the concatenation of the vectors of the event's keys: first the key in
+    the history's column, then the keys in the side columns. The candidate's vector is the
+    concatenation, in the same order, of the vectors of the row's columns that share the tables of
+    the event's keys. If no column of the row shares the table of a side column, this part of the
+    candidate's vector is 0. Side columns of numbers, such as the times of events, are not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.

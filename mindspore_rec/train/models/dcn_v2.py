@@ -27,7 +27,7 @@ _CROSSES = ("matrix", "mixture", "stacked_matrix", "stacked_mixture")
 
 @dataclass(frozen=True)
 class CrossMixture:
-    """Settings of DCN-V2's cross layers with low-rank experts, as for `CrossNetMix`.
+    """Settings of DCN-V2's cross layers with low-rank experts; see `CrossNetMix`.
 
     Args:
         experts: number of experts in a layer. Default: 4.
@@ -148,7 +148,7 @@ class DCNv2(Network):
 
 
 def _cross_of(cross: Any) -> tuple[CrossMixture | None, bool]:
-    """Return the experts' settings (None for full matrices), and whether layers are stacked."""
+    """Return the experts' settings (None for full matrices), and whether the network is stacked."""
     if isinstance(cross, Mapping):
         try:
             cross = CrossMixture(**cross)

@@ -22,7 +22,7 @@ __all__ = ["DLRM"]
 
 
 class DLRM(Network):
-    r"""DLRM: dot products of all pairs of embeddings; the numbers together become one embedding.
+    r"""DLRM: dot products of all pairs of embeddings, one of which is computed from the numbers.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
@@ -30,15 +30,15 @@ class DLRM(Network):
 
     In the formulas, :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a
     is the activation of the bottom perceptron's layers. The last layer of the bottom perceptron is
-    as wide as an embedding. Without numbers, there is no :math:`v_0`.
+    as wide as an embedding. If the row has no numbers, :math:`v_0` is left out.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All
-            fields must have vectors of one width; without numbers, there must be at least two
-            fields.
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. schema:
+            the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
+            must have vectors of the same width. Without numbers, at least two fields are required.
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
             'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for
             `InputLayer`. Default: 'concat'.

@@ -14,7 +14,7 @@ class Features(ABC):
     """Description of the arrays that a network reads; its methods make the cells that look up ids.
 
     For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
-    that have no schema, write a subclass.
+    that have no schema, write a subclass of `Features`.
 
     A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
     the field's id or, for a list of ids, the mean of the ids' embeddings.
@@ -46,8 +46,8 @@ class Features(ABC):
 
         The cell's input is the array `ids`. The output is a tuple of float32 Tensors
         `[B, vectors, dim]`, which together contain the vectors of all fields in the order of the
-        fields. The attribute `parts` of the cell is a tuple of the pairs (vectors, dim) of these
-        Tensors.
+        fields. The cell's attribute `parts` is a tuple with a pair (vectors, dim) for each Tensor
+        in the output.
 
         Args:
             name: name of the table, or prefix of the tables' names.
@@ -82,7 +82,7 @@ class Features(ABC):
         return max(self.widths, key=self.widths.count)
 
     def one_width(self, model: str) -> int:
-        """Return the width of all vectors, for a network that multiplies them with each other.
+        """Return the common width of all vectors, for a network that multiplies them pairwise.
 
         Args:
             model: name of the network, for the message.

@@ -35,13 +35,14 @@ class HistoryLookup(nn.Cell):
         arrays: tuple of all inputs of the network after `ids`, in the order of `Schema.inputs`.
 
     Outputs:
-        Tuple with one Tensor per array of the histories, in the order of `names`. Values that are
-            keys are replaced by their rows, float32 `[N, dim]`, or `[B, dim]` with a mode. Numbers
+        Tuple with one Tensor per array of the histories, in the order of `names`. If the values are
+        keys, the values are replaced by the keys' rows: float32 `[N, dim]`, or `[B, dim]` with a
+        mode. Numbers
             `[N]` and offsets int64 `[B + 1]` are unchanged.
 
     Attributes:
         names: names of the arrays, such as 'seen.values', 'seen_at.values' and 'seen.offsets'.
-        dims: number of floats in a vector of each array; 0 for numbers and offsets.
+        dims: for each array, the number of floats in a vector; 0 for numbers and offsets.
 
     Raises:
         TypeError: `inputs` was not made from a schema.

@@ -28,7 +28,7 @@ class HSTU(NextItemNetwork):
     events are the first side column (`side_of`) of the history with ``values="int64"``, in any
     unit. Without a column of times, only distances have biases.
 
-    Candidates, other side columns, other columns of the row and the linear part are as for
+    Candidates, the other side columns, the other columns of the row and the linear part work as in
     `SASRec`.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers
@@ -40,16 +40,17 @@ class HSTU(NextItemNetwork):
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        time_buckets: number of learned biases of times in a block, 0 to 48, with buckets as in
-            `HistoryTransformer`. Default: 32; the last bias is for differences of 2**30 and more.
+        time_buckets: number of time buckets in a block, each with a learned bias, 0 to 48. The
+            buckets are the same as in `HistoryTransformer`. Default: 32; the last bias is for
+            differences of 2**30 and more.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -109,7 +110,7 @@ class HSTU(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """An `nn.HSTU` that also works without biases of times."""
+    """`nn.HSTU` as a block, which also works without biases of times."""
 
     def __init__(self, dim: int, length: int, heads: int, buckets: int, dropout: float) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First cells of a network, which embed ids and numbers, and the linear model over both."""
+"""Cells that embed a network's ids and numbers, and the linear model of ids and numbers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class InputLayer(nn.Cell):
         seed: seed of the embeddings' initial values. Default: 0.
         members: number of members. With more than 1 member, the cell returns the rows of all
             members, one member after the other, and each member multiplies its rows by learned
-            factors. The factors start with a random sign, 1 or -1, for each vector and number.
-            Default: 1.
+            factors. The initial factors are random signs, 1 or -1: one sign for each vector and one
+            for each number. Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.embedding` returns.
@@ -140,7 +140,7 @@ class FirstOrder(nn.Cell):
         features: description of the arrays, such as the attribute `features` of a `Network`.
         name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
-        members: number of members, for which the cell repeats its output. Default: 1.
+        members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:
         ids: int64 Tensor, as for the cell that `Features.sums` returns.

@@ -15,8 +15,8 @@ __all__ = ["LabelScale"]
 class LabelScale(nn.Cell):
     """Convert the outputs of a network to the labels' units, and labels to the outputs' scale.
 
-    A network of a schema predicts how many standard deviations a label is above its mean. So a
-    training does not depend on the unit of the label. Labels with two values are unchanged.
+    A network of a schema predicts (label - mean) / deviation, the standardized label. So a training
+    does not depend on the unit of the label. Labels with two values are unchanged.
 
     Args:
         binary: for each task, whether its label has two values.
@@ -30,7 +30,8 @@ class LabelScale(nn.Cell):
     Attributes:
         mean: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 0.
         deviation: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 1.
-        is_set: whether mean and deviation were set; they are saved in checkpoints.
+        is_set: whether `set` was called; checkpoints contain this flag, the means and the
+            deviations.
 
     Example:
         >>> scale = LabelScale((False, True))
@@ -51,11 +52,11 @@ class LabelScale(nn.Cell):
 
     @property
     def is_set(self) -> bool:
-        """True if mean and deviation were set, here or in the training of a checkpoint."""
+        """True if `set` was called, for this object or for the object that a checkpoint saved."""
         return bool(self.was_set.asnumpy()[0, 0])
 
     def set(self, means: Sequence[float], deviations: Sequence[float]) -> None:
-        """Set mean and deviation of each task; a deviation of 0 counts as 1."""
+        """Set the mean and the deviation of each task; a deviation of 0 is replaced by 1."""
         spread = np.where(np.asarray(deviations, np.float64) > 0, deviations, 1.0)
         self.mean.set_data(_row(np.where(self._numbers, means, 0.0)))
         self.deviation.set_data(_row(np.where(self._numbers, spread, 1.0)))

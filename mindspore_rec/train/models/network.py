@@ -61,8 +61,8 @@ class Network(nn.Cell):
     Outputs:
         float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
             the number of standard deviations above the label's mean (`RecModel.predict` returns the
-            number). With several members, the output in training is `[members * B, T]`, the logits
-            of each member's rows.
+            number). With several members, the output in training has the shape `[members * B, T]`
+            and contains the logits of one member after the other.
 
     Attributes:
         schema: a copy of the schema; None if the network was made from other features. The scales
@@ -136,13 +136,13 @@ class Network(nn.Cell):
         }
 
     def store_users(self, cache: CacheConfig) -> None:
-        """Keep the last events of users within a limit of host memory; call before training.
+        """Limit the host memory for the last events of users; call this method before training.
 
         The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
         or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
 
         Args:
-            cache: the tiers. Each table stores its rows in these tiers; rows are not read ahead.
+            cache: the tiers in which each table stores its rows. Rows are not read ahead.
 
         Raises:
             ValueError: the schema has no `KeptHistoryColumn`.
@@ -179,12 +179,12 @@ class Network(nn.Cell):
 
     @property
     def last_biases(self) -> list[Parameter]:
-        """Biases of the last layers, one Parameter per label; empty if there are none."""
+        """Biases of the last layers, one Parameter per label; empty if the layers have none."""
         return []
 
     @property
     def is_started(self) -> bool:
-        """True if the label scale was set or, without a label scale, a last bias is not 0.
+        """True if the label scale was set or, in a network without one, if a last bias is not 0.
 
         Training, loading and `start_at` set these values. But if `start_at` sets the last biases
         for rates of 0.5, the biases are 0, so the property stays False.
@@ -197,8 +197,8 @@ class Network(nn.Cell):
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
         The network then learns only the differences of rows from the mean. `RecModel` calls this
-        method if it trains a new network on rows. A program that trains on a stream may call this
-        method.
+        method if it trains a new network on rows. A program that trains a network on a stream may
+        call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

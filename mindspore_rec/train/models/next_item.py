@@ -21,14 +21,14 @@ __all__ = ["NextItemNetwork", "times_of"]
 
 
 class NextItemNetwork(Network):
-    """Base of `SASRec` and `HSTU`: products of a user's state and the scored item's vector.
+    """Base class of `SASRec` and `HSTU`, which multiply a user's state by an item's vector.
 
     A derived class calls `_make` in its constructor.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers` if there are any, then the values
-            and the offsets of each history.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers` if the schema has numbers, then
+            the values and the offsets of each history.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
@@ -40,8 +40,9 @@ class NextItemNetwork(Network):
         """Make the cells.
 
         Args:
-            blocks_of: function that makes the blocks of a history, from the width of an event and
-                the history's columns. The inputs of a block are values, offsets and times.
+            blocks_of: function that makes the blocks of a history. Its arguments are the width of
+                an event and the history's columns. The inputs of a block are values, offsets and
+                times.
         """
         recipe: Any = self._recipe
         name, seed, numbers = recipe["name"], recipe["seed"], recipe["settings"]["numbers"]

@@ -26,8 +26,8 @@ _Kind = TypeVar("_Kind", bound=type[Network])
 def names() -> list[str]:
     """Return the names of all models, sorted.
 
-    The models are the package's models, models of installed packages, and registered models. A
-    package adds a model by an entry point of the group `mindspore_rec.models`.
+    The list contains the models of this library, models of installed packages, and registered
+    models. A package adds a model by an entry point of the group `mindspore_rec.models`.
 
     Example:
         >>> from mindspore_rec import models
@@ -144,8 +144,8 @@ def build(
             0.
 
     Raises:
-        TypeError, ValueError: the recipe has an unknown key, the model has no such setting, or a
-            value is of the wrong type or out of range.
+        TypeError, ValueError: the recipe has an unknown key, the model lacks a setting in the
+            recipe, or a value is of the wrong type or out of range.
     """
     unknown = set(recipe) - {"model", "settings", "name", "seed"}
     if unknown or "model" not in recipe:
@@ -179,7 +179,7 @@ def _of_module(home: str, model: str) -> ModuleType:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Run a file as a module and return the module; a second call returns the same module."""
+    """Return a file as a module; only the first call runs the file."""
     if not path.is_file():
         raise ValueError(f"there is no file {path} with a model")
     whole = path.resolve()

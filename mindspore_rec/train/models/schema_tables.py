@@ -93,7 +93,7 @@ def table_config(
 
 
 def users_tables(schema: Schema, name: str) -> list[HashTable]:
-    """Return a table for each `KeptHistoryColumn`, with a row per user.
+    """Return one table for each `KeptHistoryColumn`; each row belongs to one user.
 
     Optimizers do not change the rows; instead, a training writes the last events of each user to
     the rows.

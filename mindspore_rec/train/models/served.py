@@ -31,9 +31,9 @@ class Served(nn.Cell):
 
     Inputs:
         ids: int64 Tensor `[B, K]`, the schema's array `ids`.
-        arrays: the further arrays of `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left out
-            if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor `[B]`,
-            exclude the last offset, as in requests of the Open Inference Protocol.
+        arrays: the arrays after `ids` in `Schema.inputs`: `numbers`, float32 Tensor `[B, N]`, left
+            out if N is 0, and the arrays of histories. The offsets of a history, int64 Tensor
+            `[B]`, exclude the last offset, as in requests of the Open Inference Protocol.
 
     Outputs:
         float32 Tensor `[B, T]`.
@@ -142,7 +142,7 @@ def recipe_of(model: Mapping[str, Any] | None) -> tuple[dict[str, Any], Schema] 
     """Return recipe and schema from the entry `model` of a manifest; None for other networks.
 
     Raises:
-        ValueError: the entry names this library's builder, but has wrong arguments.
+        ValueError: the entry `model` names this library's builder, but contains wrong arguments.
     """
     if model is None or model["builder"] != BUILDER:
         return None

@@ -35,13 +35,13 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = {V_l^e}^\top x
 
     Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
-    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; a
-    network with one expert per layer has no gates. Every matrix starts with the normal
+    of `[rank, rank]`. All layers share the gates G, a matrix `[experts, in_features]` without bias;
+    a network with one expert per layer has no gates. Every matrix starts with the normal
     initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert. Biases
     start with 0. `mindspore.set_seed` seeds the initialization.
 
-    In a layer, one matrix product multiplies by all V, and one matrix product by all U. For C, each
-    expert has a separate product. On the CPU one operator computes all layers, forward and
+    In a layer, one matrix product multiplies by all V, and one matrix product by all U. Each expert
+    has a separate matrix product by its C. On the CPU one operator computes all layers, forward and
     backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
@@ -129,7 +129,7 @@ class CrossNetMix(CrossLayers):
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts, by which the layer multiplies the input."""
+        """Return the weighted sum of a layer's experts; the layer multiplies it by the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:

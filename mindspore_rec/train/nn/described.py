@@ -35,7 +35,7 @@ def hash_config(
     serving_unknown_value: Any,
     cache: CacheConfig | None,
 ) -> TableConfig:
-    """Return the description of a hash table from the arguments of MindRec's signature.
+    """Return the description of a hash table, from arguments in the signature of MindRec.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

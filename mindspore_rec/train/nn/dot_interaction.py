@@ -47,7 +47,7 @@ class DotInteraction(FusedLayer):
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
-        `diagonal`, there are n (n + 1) / 2 products. With `dense`, the output also has the
+        `diagonal`, the number of products is n (n + 1) / 2. With `dense`, the output also has the
         `embedding_dim` columns of `dense`.
 
     Attributes:

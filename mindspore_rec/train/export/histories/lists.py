@@ -51,8 +51,8 @@ class Lists:
         offsets: name of the offsets.
 
     Attributes:
-        starts, ends, counts: first value, value after the last value, and number of values of each
-            list, int64 `[B]`.
+        starts, ends, counts: for each list, the index of the first value, the index after the last
+            value, and the number of values, int64 `[B]`.
         values: N, int64 `[1]`.
         count: B, int64 `[1]`.
     """
@@ -91,7 +91,7 @@ class Lists:
 
 
 def longest_of(nodes: Nodes, counts: str) -> str:
-    """Return the greatest of counts `[n]`, at least 1, int64 `[1]`."""
+    """Return the maximum of counts `[n]`, or 1 if all counts are 0, as int64 `[1]`."""
     return nodes.add(
         "Max", nodes.add("ReduceMax", counts, axes=[0], keepdims=1), nodes.constant([1])
     )
@@ -118,7 +118,7 @@ def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None)
 
 
 def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
-    """Return for each value the row of its list, `[N, width]`, from rows `[B, width]`."""
+    """For each value, return the row of the value's list, `[N, width]`, from rows `[B, width]`."""
     return nodes.add("Gather", rows, Lists(nodes, offsets).of_each_value())
 
 
@@ -140,14 +140,14 @@ def add_places(
 
 
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
-    """Return the buckets of time differences, int64: their numbers of bits, 0 if not positive.
+    """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
 
     A logarithm gives the number of bits, or one less. A comparison with the power of two decides.
 
     Args:
         nodes: to which the nodes are added.
         difference: int64 tensor.
-        table: name of the table, whose last row is for all larger differences.
+        table: name of the table; all larger differences use the last row of the table.
     """
     limited = nodes.add("Max", difference, nodes.constant(0))
     limited = nodes.add("Min", limited, nodes.constant(1 << _MOST_BITS))
@@ -162,7 +162,7 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
 
 
 def longer_offsets(nodes: Nodes, offsets: str) -> str:
-    """Return the offsets of lists that each have one more value."""
+    """Return the offsets of the lists after one value was added to each list."""
     numbers = nodes.numbers(nodes.constant([0]), nodes.size(offsets))
     return nodes.add("Add", offsets, numbers)
 

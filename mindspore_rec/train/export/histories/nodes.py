@@ -20,7 +20,8 @@ class Nodes:
     """Builds nodes one after the other. Each method returns the name of the node's output.
 
     Args:
-        prefix: beginning of the names, different for each object of a model.
+        prefix: beginning of the names of the nodes; each `Nodes` object of a model needs a
+            different prefix.
 
     Attributes:
         made: the nodes.
@@ -73,14 +74,14 @@ class Nodes:
         return self.add("Range", *scalars, step)
 
     def filled(self, shape: str, value: Any, dtype: Any = np.int64) -> str:
-        """Return a tensor of a shape, int64 `[dimensions]`, whose elements are all `value`."""
+        """Return a tensor of shape `shape`, int64 `[dimensions]`; each element is `value`."""
         from onnx import numpy_helper
 
         array = numpy_helper.from_array(np.array([value], dtype))
         return self.add("ConstantOfShape", shape, value=array)
 
     def where(self, condition: str, x: str, y: str) -> str:
-        """Return x or y for each element of a condition."""
+        """Select each element from x if the condition is True, and otherwise from y."""
         return self.add("Where", condition, x, y)
 
     def quotient_up(self, x: str, y: str) -> str:
@@ -112,10 +113,10 @@ class Nodes:
 
         Args:
             count: number of runs, int64 `[1]`.
-            first: float32 `[0, width]`, to which the rows are appended.
+            first: float32 `[0, width]`, the empty array to which the rows are appended.
             body: function that builds the body from new `Nodes` and the number of the run, int64
-                `[1]`. The body may read all names that were built before. It returns rows, float32
-                `[n, width]`.
+                `[1]`. The body may read all names that were built before. `body` returns rows,
+                float32 `[n, width]`.
         """
         from onnx import TensorProto, helper
 

@@ -17,7 +17,8 @@ _LEAST = np.finfo(np.float32).min
 def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax: bool) -> str:
     """Return the weighted sum of each list's values.
 
-    A run of a loop pads and adds up some lists, so a long list does not pad many others.
+    Each run of a loop pads and adds up only some of the lists, so one long list does not require
+    the padding of many other lists.
 
     Args:
         nodes: to which the nodes are added.
