@@ -18,8 +18,8 @@ class SharedRows:
     """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
     Readers never wait for the writer. Each lookup reads only one version: the version that is
-    newest when the lookup begins. A row is freed when no reader needs it any more. The processes
-    that the server starts with `--workers` share the rows of their tables in the format of this
+    newest when the lookup begins. A row is freed when no reader needs it any more. The worker
+    processes of a server with `--workers` share the rows of their tables in the format of this
     class.
 
     Args:
@@ -117,7 +117,7 @@ class SharedRows:
             self._reader.leave(place)
 
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
+        """Return the rows in one version, float32 `[*ids.shape, dim]`, and the version's number.
 
         For a key without a row, the lookup returns zeros. Each version has a greater number than
         the versions before it.

@@ -151,7 +151,7 @@ class _Process:
             os._exit(code)
 
     def ended(self, status: int) -> str:
-        """Record the end of the process and set its restart time; return how the process ended."""
+        """Record the end of the process, set the restart time, and return how the process ended."""
         self.pid = 0
         lived = time.monotonic() - self._started
         self._pause = (

@@ -197,8 +197,8 @@ class SharedTableRows:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
         If the table does not drop old rows, the second array is True for all keys. If the table
-        drops old rows, a row with the values of unknown keys counts as missing, since it cannot be
-        distinguished from a missing row.
+        drops old rows, a row with the values of unknown keys counts as missing, because such a row
+        cannot be distinguished from a missing row.
         """
         place = self._reader.enter()
         try:

@@ -247,7 +247,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only earlier states used.
+        """Free the rows that only states before the newest state have used.
 
         Raises:
             SharedReaderStuckError: (of `_native`) a reader has used an old state for too long.

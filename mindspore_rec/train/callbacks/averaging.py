@@ -103,7 +103,7 @@ class WeightAverage(ResumedCallback):
         self._updated = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The averages are among the checkpoint's parameters."""
+        """Return the state as JSON values. The checkpoint's parameters include the averages."""
         assert self._averages is not None
         return {"updated": self._updated, "count": self._averages.steps}
 
@@ -202,7 +202,7 @@ class _Averages(nn.Cell):
         self.count.set_data(Tensor(self.steps + 1, ms.int32))
 
     def apply(self, decay: float) -> list[np.ndarray]:
-        """Set the weights to the averages, if there are any; return the previous weights."""
+        """Assign the averages, if there are any, to the weights; return the previous weights."""
         weights = self.__dict__["_weights"]
         before = [np.array(each.asnumpy()) for each in weights]
         if self.steps:

@@ -109,7 +109,7 @@ class Curves(ResumedCallback):
         self._take_evaluations(run_context.original_args())
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Record the last metrics, and close the file of events."""
+        """Record the last metrics, and close the TensorBoard file."""
         self._take_evaluations(run_context.original_args())
         self._close()
 

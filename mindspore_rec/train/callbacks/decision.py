@@ -37,7 +37,7 @@ class Decision(Callback):
         self._seen = 0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Decide after an evaluation within an epoch."""
+        """Pass the metrics to the function if there was an evaluation within the epoch."""
         self._decide(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:

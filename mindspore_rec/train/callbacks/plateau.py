@@ -113,7 +113,7 @@ class _Watch(ResumedCallback):
             self._on_no_better(run_context)
 
     def _check_monitor(self, run: Any, metrics: dict[str, float]) -> None:
-        """Raise KeyError if no evaluation of the training can measure the monitored metric."""
+        """Raise KeyError if no evaluation in this training can measure the metric `monitor`."""
         measured = set(metrics)
         for each in run.list_callback:
             names = getattr(each, "metric_names", None)
@@ -170,9 +170,9 @@ class EarlyStopping(_Watch):
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is created. If workers run on
-            several hosts, all hosts must share the directory. The directory is not used if a
-            `RecCheckpoint` is among the callbacks. Default: None, which means the system's
-            directory for temporary files.
+            several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
+            callbacks, `directory` is not used. Default: None, which means the system's directory
+            for temporary files.
         cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
             state of the best evaluation and multiplies its learning rates by `factor`. After each
             cut, the count of evaluations without improvement starts again from 0. Needs
@@ -191,9 +191,9 @@ class EarlyStopping(_Watch):
         TypeError, ValueError: an argument is of the wrong type or out of range, `directory` does
             not exist, or `cuts` is set although `restore_best` is False.
         KeyError: evaluations do not measure `monitor` (raised during training).
-        ValueError: the training is a restart, and the best weights from before the restart are
-            missing. The error is also raised if `cuts` is set and the optimizers have no constant
-            rate. In both cases, the error is raised when training begins.
+        ValueError: the training is a restart, and the best weights that were saved before the
+            restart are missing. The error is also raised if `cuts` is set and the optimizers have
+            no constant rate. The ValueError is raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -350,8 +350,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        The newest checkpoint may have been saved before the evaluation that followed its step. In
-        this case, a restart needs the best weights of an earlier step.
+        If the newest checkpoint was saved before the evaluation that followed the checkpoint's
+        step, a restart needs the best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -417,8 +417,8 @@ class ReduceLROnPlateau(_Watch):
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. After the rates are lowered, the count of evaluations starts again
-            from 0. Default: 1.
+            lowered, at least 1. After the rates were lowered, evaluations without improvement are
+            counted from 0 again. Default: 1.
         min_delta: number, at least 0. A value counts as an improvement only if the value is better
             than the best value by more than `min_delta`. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.

@@ -110,8 +110,8 @@ class EvalCallback(ResumedCallback):
             have `sink_size` steps, use False. Default: True if `every_steps` is None.
 
     Attributes:
-        history: `(step, metrics)` of each evaluation; the step is counted from the beginning of
-            this training.
+        history: a pair `(step, metrics)` for each evaluation. The step is counted from the
+            beginning of this training.
 
     Raises:
         TypeError, ValueError: `every_steps` is not an int, or is below 1.

@@ -35,13 +35,13 @@ class RateSchedule(ResumedCallback):
 
     The constant rates of dense parameters, of tables and of each parameter group are multiplied.
     The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 / rate.
-    Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback keeps
-    the ratios of the groups' rates. While the factor changes, the callback replaces rates that
-    another callback has set. So with a `ReduceLROnPlateau`, or with `cuts` of an `EarlyStopping`,
-    use a warm-up that ends before the second evaluation, and no `total`. If a `RecCheckpoint` is
-    among the callbacks, a restarted training uses the same factors as an uninterrupted training.
-    When the training ends, the callback restores the rates from before its first change. After
-    Ctrl-C, the rates stay as they are.
+    Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback does
+    not change the ratios between the rates of parameter groups. While the factor changes, the
+    callback replaces rates that another callback has set. So with a `ReduceLROnPlateau`, or with
+    `cuts` of an `EarlyStopping`, use a warm-up that ends before the second evaluation, and no
+    `total`. If a `RecCheckpoint` is among the callbacks, a restarted training uses the same factors
+    as an uninterrupted training. When the training ends, the callback restores the rates from
+    before its first change. After Ctrl-C, the rates stay as they are.
 
     Args:
         warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.

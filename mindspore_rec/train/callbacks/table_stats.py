@@ -186,7 +186,7 @@ class TableStats(Callback):
             self._report(step)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Report again if a step has finished since the last report, and close the outputs."""
+        """Report the last step if it has not been reported yet, and close the outputs."""
         step = run_context.original_args().cur_step_num
         if step != self._reported_step:
             self._report(step)

@@ -64,7 +64,7 @@ class Validation(EvalCallback):
         self._hidden: dict[str, float] = {}  # metrics of other callbacks, at the end of an epoch
 
     def metric_names(self) -> list[str]:
-        """Return the names of the measured metrics, and "eval_loss" if the loss is measured."""
+        """Return the names of the metrics, including "eval_loss" if the mean loss is measured."""
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:

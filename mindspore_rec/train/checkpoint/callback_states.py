@@ -22,7 +22,7 @@ BEST = "best"  # folder for best weights in the run's directory
 
 
 class CallbackStates:
-    """States of callbacks that have a `state_name`, except the objects in `given`.
+    """States of all callbacks that have a `state_name`, except callbacks that are in `given`.
 
     Args:
         callbacks: all callbacks of the training.

@@ -75,8 +75,9 @@ def save_checkpoint(
             optimizer state) and weights are saved. If `model` is a training cell, the optimizer's
             parameters are saved too.
         path: directory to make; its parent directory must exist.
-        overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
-            `path` is a complete checkpoint, either old or new. Default: False.
+        overwrite: whether to replace an existing checkpoint. overwrite: whether to replace an
+            existing checkpoint. At every moment, even after a crash, `path` contains a complete
+            checkpoint, either the old or the new one. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
         publication: names the function that makes the network for predictors. Default: None, which
@@ -85,8 +86,8 @@ def save_checkpoint(
     Raises:
         TypeError: an argument is of the wrong type.
         ValueError: `publication` announces checkpoints of a run.
-        FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
-            that this function wrote. Nothing was written.
+        FileExistsError: `path` exists and `overwrite` is False; or `overwrite` is True, but `path`
+            is not a checkpoint that this function wrote. Nothing was written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
         RuntimeError: weights without a table's rows were loaded into the network; see
             `keep_rows()`.
@@ -208,9 +209,9 @@ def load_checkpoint(
 ) -> None:
     """Load a checkpoint into a network.
 
-    First every file is checked; only then does a table or parameter change. The present rows of the
-    tables are dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer
-    must be of the same kind as when the checkpoint was saved.
+    All files are checked before any table or parameter changes. The present rows of the tables are
+    dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer must be of
+    the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of

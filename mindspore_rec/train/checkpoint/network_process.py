@@ -105,8 +105,8 @@ class NetworkProcess:
             env={
                 **os.environ,
                 ALONE: "none",
-                # The new process can import the same modules as this process, including the
-                # builder's module.
+                # With this path, the new process can import the same modules as this process,
+                # including the builder's module.
                 "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
             },
             stdin=subprocess.DEVNULL,

@@ -255,9 +255,9 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, which
                 means the newest state.
             new_data: True if the data are new, for example a stream after a training on files.
-                Training then starts at the beginning of the new data, and the saved position is not
-                loaded. Use True only at the first start with the new data, because the next
-                checkpoint contains the position in the new data. Default: False.
+                Training then starts at the beginning of the new data; the position in the
+                checkpoint is not used. Use True only at the first start with the new data, because
+                the next checkpoint contains the position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. If there is no checkpoint, `restore`
@@ -402,7 +402,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Return whether to save now, between two steps, and whether to merge a full checkpoint."""
+        """Between two steps, return whether to save, and whether to merge a full checkpoint."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False
@@ -431,8 +431,8 @@ class RecCheckpoint(Callback):
         """Save the last state, and wait until it is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
-        number. If limits or weights changed after `restore()`, they are saved under the next step
-        number, even if a training makes no step.
+        number. If table limits or dense weights changed after `restore()`, the changes are saved
+        under the next step number, even if a training makes no step.
 
         Raises:
             OSError: the state cannot be written.

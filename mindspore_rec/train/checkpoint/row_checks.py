@@ -27,10 +27,10 @@ class RowChecks:
             that have not been updated since the last delta. A round also compares all rows on Redis
             and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
             If a quarter of the training time is not enough, a round takes longer than
-            `scrub_seconds`. If a row has changed without an update, training ends with a
-            RuntimeError that names the row. No checkpoint contains the changed row, so a restart
-            continues with the undamaged row. A million rows of 16 floats in memory take about 20 ms
-            per round. Default: 0, which means never.
+            `scrub_seconds`. If a row has changed although no update has written the row, training
+            ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
+            a restart continues with the undamaged row. A million rows of 16 floats in memory take
+            about 20 ms per round. Default: 0, which means never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or `scrub_seconds`

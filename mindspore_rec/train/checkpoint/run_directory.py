@@ -94,7 +94,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the checkpoint chain that worker 0 reads for a state; see `newest_chain`."""
+    """On all workers, return the checkpoint chain that worker 0 finds; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 

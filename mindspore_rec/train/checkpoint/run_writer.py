@@ -49,8 +49,8 @@ class Save:
         step: number of training steps before the checkpoint.
         kind: 'full' or 'delta'.
         rows: number of rows in the checkpoint.
-        stall_seconds: seconds that training waited while the changes were copied; for the first
-            checkpoint of a run, also while it was written.
+        stall_seconds: seconds that training waited while the changes were copied. For the first
+            checkpoint of a run, the seconds of writing are included.
         write_seconds: seconds of writing, mostly in the background.
         bytes: size of the checkpoint's files.
     """
@@ -67,14 +67,14 @@ class RunWriter:
     """Writer of a run's checkpoints: the first full checkpoint, deltas and merged full checkpoints.
 
     One thread writes deltas, and another thread merges full checkpoints. If a delta cannot be
-    written, the next delta includes its changes. All workers call the same methods in the same
-    order.
+    written, the next delta includes the changes of the failed delta. All workers call the same
+    methods in the same order.
 
     Args:
         directory: directory of the run.
         keep: number of full checkpoints to keep.
         model: the manifest's entry for the network that predictors run, or None.
-        announce: function that worker 0 calls with a dict about each checkpoint, or None.
+        announce: function that worker 0 calls with a dict that describes a new checkpoint, or None.
         keep_digests: whether tables keep a digest of their rows for deltas. Default: False.
 
     Attributes:
@@ -120,7 +120,7 @@ class RunWriter:
         return self._writer.busy
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
-        """Continue a run whose state has been loaded into the tables."""
+        """Continue a run after its state has been loaded into the tables."""
         self._failed = None
         self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
@@ -184,7 +184,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the marks of the saved changes, or an empty list."""
+            """Write the delta; return the marks of the saved changes, [] if it was not written."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -224,8 +224,8 @@ class RunWriter:
         deltas with the same parent.
 
         Raises:
-            OSError: the directory's name still cannot be synced, so the next delta must not be
-                written.
+            OSError: the name of the delta's directory still cannot be synced, so the next delta
+                must not be written.
             CheckpointError: another process wrote the directory.
         """
         failed, team = self._failed, self._writers

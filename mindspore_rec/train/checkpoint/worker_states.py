@@ -79,7 +79,7 @@ class WorkerStates:
             self.load(name, owner)
 
     def load(self, name: str, owner: Any) -> None:
-        """Load an object's saved state into it.
+        """Load the saved state of an object into the object.
 
         Raises:
             CheckpointError: the object rejects the state.

@@ -156,7 +156,7 @@ class KeptBatches(BatchWrapper):
 def logs_after(
     schema: Schema, tables: Mapping[str, Any], rows: Callable[[], Iterable[Any]]
 ) -> dict[str, EventLog]:
-    """Return a log for each users' table, by table name: events of the table and of the rows.
+    """Return a log of events for each users' table, by table name; rows follow stored events.
 
     Args:
         schema: the schema.

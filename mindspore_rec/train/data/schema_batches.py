@@ -90,7 +90,7 @@ class SchemaBatches(BatchWrapper):
         )
 
     def read(self) -> Iterator[Batch]:
-        """Return an iterator over one pass of arrays; a thread makes the next two batches."""
+        """Return an iterator over one pass of arrays; a thread makes two batches in advance."""
         batches = super().read()
 
         def following() -> Batch | None:

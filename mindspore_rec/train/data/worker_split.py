@@ -26,9 +26,9 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     """Return one worker's share of `data`, for training with several workers.
 
     Training divides data automatically. A stream is divided by partition if it has a partition for
-    each worker and no feature learns from the rows. A MindSpore Dataset with `num_shards` is
-    divided by its shards. Data with a method `split_by_worker(worker, workers)` are divided by this
-    method. For all other data, the rows of each batch are divided among the workers. Use this
+    each worker and no feature learns from the rows. If a MindSpore Dataset has `num_shards`, each
+    worker reads its own shard. Data with a method `split_by_worker(worker, workers)` are divided by
+    this method. For all other data, the rows of each batch are divided among the workers. Use this
     function to choose another division:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
@@ -67,8 +67,8 @@ class WorkerSplit(BatchWrapper):
 
     Attributes:
         fingerprint: number of rows and digest of the last whole batch, computed before its rows
-            were divided. The number of rows and the digest must be equal on all workers. The value
-            is None if no check is needed.
+            were divided. The number of rows and the digest must be equal on all workers.
+            `fingerprint` is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -113,7 +113,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if the source's `reads_on` is True and each source batch yields one batch."""
+        """True if `reads_on` of the source is True and each source batch yields one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:

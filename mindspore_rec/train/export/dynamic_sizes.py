@@ -24,7 +24,7 @@ BATCH = 1009  # a prime; no dimension of a network is a multiple of it
 
 
 def exported_sizes(specs: Sequence[TensorSpec]) -> dict[str, int]:
-    """Return the first size of each input in the exported model.
+    """Return the size of the first dimension of each input in the exported model.
 
     Example:
         >>> specs = [TensorSpec("a", "FP32", (-1,), "b"), TensorSpec("b", "INT64", (-1,))]
@@ -125,7 +125,7 @@ class _Sizes:
         The constant is the size itself, or the same row for each row of the input.
 
         Raises:
-            NotExportableError: the constant has the size in another way.
+            NotExportableError: the constant depends on the size in any other way.
         """
         whole = value.dtype.kind in "iu"
         if whole and value.shape == (1,) and int(value[0]) in self.inputs:

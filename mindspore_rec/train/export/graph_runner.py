@@ -98,7 +98,7 @@ class GraphRunner(Runner):
             load_chain(self.network, chain)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set Parameters in place, because the compiled graph continues to use the same memory."""
+        """Overwrite Parameters in place, because the compiled graph still uses their memory."""
         for parameter, array in values:
             memory = parameter.asnumpy()
             memory[...] = array

@@ -54,7 +54,7 @@ class BatchColumns:
             self.names, self._find_names = (), tuple  # release the data, which may be large
 
     def known_names(self) -> Sequence[str]:
-        """Return the names of the columns; empty if unknown."""
+        """Return the names of the columns; an empty sequence if the names are unknown."""
         return self.names or self._find_names()
 
     def is_label(self, place: int, count: int) -> bool:

@@ -43,8 +43,7 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence about the batch; None if the columns do not explain the
-    error.
+    """Return an error with one sentence about the batch; None if the columns explain nothing.
 
     The sentence is the whole message, so a terminal shows it in the last line. The error's
     attribute `mindspore_text` contains MindSpore's message.

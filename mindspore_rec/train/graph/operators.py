@@ -150,7 +150,7 @@ def custom_op(
     shapes: tuple[tuple[int, ...], ...] | None = None,
     multi_output: bool = False,
 ) -> TableOperator:
-    """Return an operator in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
+    """Return an operator in `csrc/ops` for graph and PyNative mode, with dynamic shapes.
 
     Args:
         name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.

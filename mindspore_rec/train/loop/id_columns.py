@@ -145,7 +145,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with its step's lookups; call after each step if `watching` is True."""
+        """Compare a batch with its step's lookups; call this after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue

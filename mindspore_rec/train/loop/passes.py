@@ -44,7 +44,7 @@ class Passes:
         share: division of the data among workers, either "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns True if a batch has been read but not yet used for a step.
+        has_batch: function that returns True if a batch has been read whose step has not begun.
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.
@@ -156,7 +156,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from this training's data, which a new pass would repeat.
+        """Raise ValueError if `state` is from the same data: a new pass would repeat its batches.
 
         Args: as for `go_on`.
         """
@@ -289,7 +289,7 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; raise an error if reading a batch ahead draws random numbers.
+        """Return the next batch; raise an error if reading it ahead has drawn random numbers.
 
         Reading a batch ahead may draw random numbers. After a step, the states of the generators
         are then no longer the states that follow the batch of this step.
@@ -392,7 +392,7 @@ def _drawn() -> Any:
 
 
 def _set_dataset_seed(seed: int) -> None:
-    """Set the seed of data sets, but keep the states of Python's and NumPy's generators."""
+    """Set the seed of data sets without changing the states of Python's and NumPy's generators."""
     if ds.config.get_seed() != seed:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         ds.config.set_seed(seed)

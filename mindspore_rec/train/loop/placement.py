@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of the places where the parts of a model run (host or device), with times.
 
-Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
+`EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
 the device. With `set_dense_device`, dense layers that run as operators run on a GPU.
@@ -104,9 +104,9 @@ def placement_report(
             which means no optimizer.
 
     Returns:
-        The first entries are, for each table, the lookup, the sum of gradients and the optimizer's
-        step on the host. The next entries are each lookup on the device, the dense network (one
-        entry per place of its layers), and the update of the dense parameters.
+        The first entries are three entries per table: the lookup, the sum of gradients and the
+        optimizer's step on the host. The next entries are each lookup on the device, the dense
+        network (one entry per place of its layers), and the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -199,8 +199,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a `(step, PlacementReport)` per log. A report's calls and times are counted since
-            the previous log.
+        reports: a pair `(step, PlacementReport)` for each log. A report's calls and times are
+            counted since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

@@ -150,7 +150,7 @@ class PrefetchStage:
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        # An idle worker looks up no ids.
+        # Only a worker that is not idle looks up ids.
         if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 

@@ -285,8 +285,8 @@ class RecModel(ModelEvaluation):
                 epoch is one pass over the data.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
-            progress: whether to show progress and the summary on standard error. Without a
-                terminal, lines replace the progress bar. Default: True.
+            progress: whether to show progress and the summary on standard error. If standard error
+                is not a terminal, lines replace the progress bar. Default: True.
             stop_on_nan: if True, a NaN or infinite loss of a step raises an error, before callbacks
                 such as a checkpoint are called. A NaN or infinite number in a column of a batch is
                 also an error; the error's message names the column and the row. The loss can be
@@ -386,7 +386,7 @@ class RecModel(ModelEvaluation):
             initial_epoch: as for `train`.
             max_steps: as for `train`.
             progress: as for `train`.
-            stop_on_nan: as for `train`; columns of `valid_dataset` are checked too.
+            stop_on_nan: as for `train`. The columns of `valid_dataset` are checked too.
 
         Returns:
             Summary of the run.
@@ -658,7 +658,7 @@ class RecModel(ModelEvaluation):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Return the workers of a training, after checking settings and sharing parameters."""
+        """Check that all workers agree, share the parameters, and return the workers."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)
@@ -682,7 +682,7 @@ class RecModel(ModelEvaluation):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again, because a later optimizer may have bound one of the tables."""
+        """Check the tables again: an optimizer that was made later may have bound one of them."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -705,7 +705,7 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            progress: True to show a progress bar if the output is a terminal and the call takes
+            progress: True to show a progress bar if standard error is a terminal and the call takes
                 more than two seconds. Default: True.
 
         Returns:
@@ -743,7 +743,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is not None, there is no input, or an input contains
+            ValueError: `backend` or `config` is not None, no input was passed, or an input contains
                 NaN or infinity.
         """
         if backend is not None or config is not None:

@@ -51,7 +51,7 @@ def is_raw(data: Any) -> bool:
     """Return True if data are rows of raw columns, and False for arrays that a network reads.
 
     Raises:
-        TypeError: data are a path or one row of a data frame.
+        TypeError: `data` is a path, or a single row of a data frame.
     """
     remedy = _remedy(data)
     if remedy is not None:

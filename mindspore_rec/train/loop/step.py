@@ -62,7 +62,7 @@ class TrainStep(nn.Cell):
         The inputs of the network.
 
     Outputs:
-        The loss before the step, without the loss scale.
+        The loss before the update of the parameters, not multiplied by the loss scale.
 
     Raises:
         TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is not a bool.

@@ -94,7 +94,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """True if a window or a half life is set: old rows then count less than new rows."""
+        """True if a window or a half-life is set: new rows then count more than old rows."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:
@@ -131,7 +131,7 @@ class _Counter(Protocol):
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Add the codes of the next rows, oldest first."""
+        """Add the codes of rows that follow the rows counted so far, oldest first."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was counted."""

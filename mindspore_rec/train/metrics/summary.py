@@ -95,7 +95,7 @@ class TrainSummary:
 
     @property
     def slowest_worker(self) -> int | None:
-        """Index of the worker that other workers waited for most; None if there is one worker."""
+        """Index of the worker that the others waited for most; None if there is only one worker."""
         return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
 
     @property

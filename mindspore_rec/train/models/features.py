@@ -16,8 +16,8 @@ class Features(ABC):
     For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
     that have no schema, write a subclass of `Features`.
 
-    A row has vectors and numbers. Each field of a row has one vector, for example the embedding of
-    the field's id or, for a list of ids, the mean of the ids' embeddings.
+    A row of a batch has vectors and numbers. Each field of a row has one vector, for example the
+    embedding of the field's id or, for a list of ids, the mean of the ids' embeddings.
     """
 
     @property
@@ -28,7 +28,7 @@ class Features(ABC):
     @property
     @abstractmethod
     def numbers(self) -> int:
-        """Number of floats in a row of the array `numbers`; 0 if there is no such array."""
+        """Number of floats in a row of the array `numbers`; 0 if there is no array `numbers`."""
 
     @property
     @abstractmethod
@@ -44,10 +44,10 @@ class Features(ABC):
     def embedding(self, name: str, seed: int) -> nn.Cell:
         """Return a cell that returns the vectors of all fields.
 
-        The cell's input is the array `ids`. The output is a tuple of float32 Tensors
-        `[B, vectors, dim]`, which together contain the vectors of all fields in the order of the
-        fields. The cell's attribute `parts` is a tuple with a pair (vectors, dim) for each Tensor
-        in the output.
+        The cell's input is the array `ids`. The output is a tuple of float32 Tensors `[B, vectors,
+        dim]`. Together, the Tensors contain the vectors of all fields in the order of the fields.
+        The cell's attribute `parts` is a tuple with a pair (vectors, dim) for each Tensor in the
+        output.
 
         Args:
             name: name of the table, or prefix of the tables' names.

@@ -81,8 +81,8 @@ class InputLayer(nn.Cell):
             if members == 1:
                 self.scaled = scaled
                 if numbers == "embed":
-                    # Also make the parameter an attribute of this cell; the attribute sets the
-                    # parameter's name in checkpoints.
+                    # Also make the parameter an attribute of this cell, because the attribute's
+                    # name is the parameter's name in checkpoints.
                     self.vectors = self.scaled.vectors
                     self.vectors.name = "vectors"
         if members > 1:

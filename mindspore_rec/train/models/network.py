@@ -196,9 +196,9 @@ class Network(nn.Cell):
     def start_at(self, means: Sequence[float], deviations: Sequence[float]) -> None:
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
-        The network then learns only the differences of rows from the mean. `RecModel` calls this
-        method if it trains a new network on rows. A program that trains a network on a stream may
-        call this method too.
+        In training, the network then learns only how rows differ from the mean. `RecModel` calls
+        this method if it trains a new network on rows. A program that trains a network on a stream
+        may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.

@@ -95,7 +95,7 @@ class NextItemNetwork(Network):
 
 
 class _States(nn.Cell):
-    """The output of blocks for the newest event of each list, normalized.
+    """The blocks' output for the newest event of each list, normalized.
 
     Args:
         dim: width of an event.

@@ -138,10 +138,10 @@ def build(
         recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
             `settings`, its `name` and its `seed`, as `Network.recipe` returns it.
         schema: the `Schema` of the data.
-        name: prefix of the tables' names. Default: the name in the recipe or, without one, the
-            model's default name.
-        seed: seed of the tables' initial values. Default: the seed in the recipe or, without one,
-            0.
+        name: prefix of the tables' names. Default: the name in the recipe, or the model's default
+            name if the recipe has no name.
+        seed: seed of the tables' initial values. Default: the seed in the recipe, or 0 if the
+            recipe has no seed.
 
     Raises:
         TypeError, ValueError: the recipe has an unknown key, the model lacks a setting in the

@@ -24,7 +24,7 @@ BUILDER = "mindspore_rec.models:served"
 
 
 class Served(nn.Cell):
-    """Network that returns probabilities or, for a label that is a number, predicted numbers.
+    """Network that returns a probability for a label with two values, else a predicted number.
 
     Args:
         network: a network that was made from a schema.
@@ -139,7 +139,7 @@ def builder_arguments(network: Network) -> dict[str, Any]:
 
 
 def recipe_of(model: Mapping[str, Any] | None) -> tuple[dict[str, Any], Schema] | None:
-    """Return recipe and schema from the entry `model` of a manifest; None for other networks.
+    """Return recipe and schema from a manifest's entry `model`; None for a user's own builder.
 
     Raises:
         ValueError: the entry `model` names this library's builder, but contains wrong arguments.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CrossNet and CrossNetV2: networks that multiply features, up to a bounded degree."""
+"""CrossNet and CrossNetV2: networks that compute products of features, up to a bounded degree."""
 
 from __future__ import annotations
 

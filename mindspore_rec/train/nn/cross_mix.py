@@ -139,8 +139,8 @@ class CrossNetMix(CrossLayers):
             units = mixture.activation(ops.transpose(units, (1, 0, 2)))
         if self.experts > 1:
             units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
-        # The product with U also sums over the experts. The gates sum to 1, so the bias is added
-        # once.
+        # The product with U also sums over the experts. The gates sum to 1 over the experts, so the
+        # bias is added only once.
         units = self.factor(units.reshape((-1, self.experts * self.rank)))
         return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 

@@ -131,8 +131,8 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For each entry of the whole matrix, the gradient needs two values: the index of the
-        # entry's product, and the factor of this product's gradient.
+        # For each entry of the full product matrix, the gradient needs two values: the index of the
+        # entry's product, and the factor by which the product's gradient is multiplied.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)

@@ -58,7 +58,8 @@ def _uses(
         node: node that computes the sum up to input k.
         mark: the mark.
         k: number of the next input.
-        makers, readers: nodes that compute and read each value.
+        makers, readers: for each value, the node that computes the value, and the nodes that read
+            the value.
     """
     if k == len(mark.factors):
         yield node.output[0], []

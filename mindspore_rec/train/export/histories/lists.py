@@ -65,10 +65,10 @@ class Lists:
         self.count = nodes.size(self.starts)
 
     def of_values(self) -> str:
-        """Return the number of each value's list, int64 `[N + 1]`; the last element is B.
+        """Return the index of each value's list, int64 `[N + 1]`; the last element is B.
 
         The first value of each list that is not empty gets a 1, all other values get a 0. The sum
-        up to a value is then the number of its list, among the lists that are not empty.
+        up to a value is then the number of the value's list among the lists that are not empty.
         """
         nodes = self._nodes
         filled = nodes.add("NonZero", nodes.add("Greater", self.ends, self.starts))
@@ -183,7 +183,7 @@ def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
 
 
 def values_of_block(nodes: Nodes, block: str, offsets: str, *, keeps_last: bool) -> str:
-    """Return the values of a block `[B, length, width]`, as `ToValues` does."""
+    """Return the values of a block `[B, length, width]`; the result equals `ToValues`."""
     lists = Lists(nodes, offsets)
     of_value = lists.of_each_value()
     length, width = nodes.size(block, 1), nodes.part(nodes.add("Shape", block), 2)

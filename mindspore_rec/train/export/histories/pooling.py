@@ -45,7 +45,7 @@ def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax
         weights = inner.add("Gather", scores, block.places)
         if softmax:
             there = inner.add("Less", inner.row(block.columns), block.counts)
-            # The sums of an empty list are sums of zeros, whatever the weights.
+            # For an empty list, the weights do not matter, because all its rows are zeros.
             weights = inner.where(there, weights, inner.constant(_LEAST, np.float32))
             weights = inner.add("Softmax", weights, axis=1)
         rows = inner.add("Gather", values, block.places)
