@@ -229,7 +229,7 @@ class _States:
         )
 
     def apply(self, entry: Entry) -> None:
-        """Refuse to apply a checkpoint, because the writing process applies checkpoints.
+        """Raise an error, because only the writing process applies checkpoints.
 
         Raises:
             RuntimeError: always.

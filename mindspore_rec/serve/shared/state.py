@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a shared state besides rows: dense parameters, statistics, name of the checkpoint.
+"""The parts of a shared state other than rows: dense parameters, statistics, checkpoint name.
 
 A blob consists of the length of a JSON text (8 bytes, little-endian), the text, and a safetensors
 file.

@@ -154,7 +154,7 @@ class WrittenTable:
         self.event_time = event_time or None
 
     def set_horizon(self, step: int, event_time: int) -> None:
-        """Set the step and time from which ages are computed; at intervals, also drop old rows."""
+        """Set the step and the time from which ages are computed; at intervals, drop old rows."""
         writer = self._writer()
         writer.set_ages_at(self._number, step, event_time)
         passed = max(step - self._swept[0], event_time - self._swept[1])

@@ -155,7 +155,7 @@ class ServedInSharedMemory(Served):
         """Resume from the state that another process left; return False if no state was left.
 
         Raises:
-            SharedDamagedError: (of `_native`) the memory's contents are not consistent.
+            SharedDamagedError: (of `_native`) the contents of the shared memory are inconsistent.
         """
         if not _native.SharedMemory.is_created(self._fd):
             return False

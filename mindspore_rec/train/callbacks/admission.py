@@ -18,14 +18,15 @@ __all__ = ["CountFirstEpoch"]
 class CountFirstEpoch(Callback):
     """Callback that counts keys for admission only in the first epoch of a training.
 
-    With `CountAdmission(2)` alone, an id that occurs once in the data is counted again in every
-    epoch, so the id is admitted in the second epoch. With this callback, each id is counted only in
-    the first epoch. After the first epoch, the counts are frozen. Admitted ids keep their rows and
-    are trained; no other id gets a row. When training ends, the admission thresholds are restored
-    and counting continues.
+    With `CountAdmission(2)` but without this callback, an id that occurs once in the data is
+    counted in every epoch, and is therefore admitted in the second epoch. With this callback, each
+    id is counted only in the first epoch. After the first epoch, the counts are frozen. Admitted
+    ids keep their rows, and training updates these rows; other ids get no rows. When training ends,
+    the admission thresholds are restored and counting continues.
 
-    A training resumed from a checkpoint starts a new first epoch. To continue the old first epoch
-    instead, save the callback's state with `RecCheckpoint(..., states={"first_epoch": callback})`.
+    A training resumed from a checkpoint starts a new first epoch. To continue the first epoch of
+    the earlier training instead, save the callback's state with `RecCheckpoint(...,
+    states={"first_epoch": callback})`.
 
     Args:
         steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch

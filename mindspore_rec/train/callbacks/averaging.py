@@ -30,11 +30,12 @@ class WeightAverage(ResumedCallback):
     .. math::
         m_t = d \, m_{t-1} + (1 - d) \, w_t, \qquad \bar w_t = \frac{m_t}{1 - d^t}
 
-    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. So the first average equals the
-    weights after the first step, and the initial weights do not count. Evaluations during the
-    training, by `fit` or by an `EvalCallback`, use the averages. When the training ends, the
-    model's weights are the averages. The training itself is unchanged. Rows of tables and moving
-    statistics of normalizations are not averaged. After Ctrl-C, the model keeps its last weights.
+    Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. Therefore, the first average
+    equals the weights after the first step, and the initial weights have no influence on the
+    averages. Evaluations during the training, by `fit` or by an `EvalCallback`, use the averages.
+    When the training ends, the model's weights are the averages. The training itself is unchanged.
+    Rows of tables and moving statistics of normalizations are not averaged. After Ctrl-C, the model
+    keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
     training's checkpoints reads the last weights. An `EarlyStopping` callback restores the averages
@@ -83,7 +84,7 @@ class WeightAverage(ResumedCallback):
         self._attach()
 
     def _attach(self) -> None:
-        """Add averages of 0 to the train network, so that checkpoints contain the averages."""
+        """Add averages of 0 to the training cell, so that checkpoints contain the averages."""
         self._averages = _Averages(self._cell)
         self._cell.insert_child_to_cell(_CHILD, self._averages)
 
@@ -111,7 +112,8 @@ class WeightAverage(ResumedCallback):
         """Restore a saved state after the training has begun.
 
         Raises:
-            ValueError: the averages were not restored.
+            ValueError: this callback was created after `RecCheckpoint.restore`, so its averages
+                were not restored.
         """
         updated, count = int(state["updated"]), int(state["count"])
         if self._averages is not None and self._averages.steps != count:

@@ -30,8 +30,8 @@ class Curves(ResumedCallback):
         log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means no
             events.
         steps: number of steps of the training; the progress bar needs this number to show the
-            remaining time if the data have no known length. Default: None, which means that it is
-            unknown.
+            remaining time if the data have no known length. Default: None, which means that the
+            number is unknown.
 
     Attributes:
         points: `(step, mean loss, samples per second)`, for the steps since the previous point.

@@ -456,8 +456,8 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever their order
-    # in the list of callbacks.
+    # This callback is called after an EvalCallback and before a RecCheckpoint. The order in the
+    # list of callbacks does not matter.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:

@@ -107,7 +107,8 @@ class EvalCallback(ResumedCallback):
         every_steps: steps between two evaluations, at least 1. Default: None, which evaluates only
             at the ends of epochs.
         at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, whose epochs
-            have `sink_size` steps, use False. Default: True if `every_steps` is None.
+            have `sink_size` steps, use False. Default: True if `every_steps` is None, otherwise
+            False.
 
     Attributes:
         history: a pair `(step, metrics)` for each evaluation. The step is counted from the

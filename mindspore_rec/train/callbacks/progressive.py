@@ -45,8 +45,9 @@ class ProgressiveValidation(Callback):
     If the model was made from a schema and the rows have weights, all metrics weight the rows.
 
     Args:
-        model: the RecModel that is trained, or a function from a batch's columns to predictions. A
-            RecModel must have a `loss_fn`. The last column of a batch is the label.
+        model: the RecModel that is trained, or a function from a batch's columns to predictions. If
+            `model` is a RecModel, it must have a `loss_fn`. The last column of a batch is the
+            label.
         window: number of most recent rows over which the metrics are computed, at least 1 (default
             100,000).
         every_rows: rows between two reports, at least 1. Default: a tenth of the window.

@@ -33,10 +33,10 @@ class RateSchedule(ResumedCallback):
       `total` steps;
     * the factors of all cuts whose step is before :math:`t`.
 
-    The constant rates of dense parameters, of tables and of each parameter group are multiplied.
-    The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 / rate.
-    Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback does
-    not change the ratios between the rates of parameter groups. While the factor changes, the
+    The callback multiplies all constant rates: of dense parameters, of tables and of each parameter
+    group. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
+    rate. Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback
+    does not change the ratios between the rates of parameter groups. While the factor changes, the
     callback replaces rates that another callback has set. So with a `ReduceLROnPlateau`, or with
     `cuts` of an `EarlyStopping`, use a warm-up that ends before the second evaluation, and no
     `total`. If a `RecCheckpoint` is among the callbacks, a restarted training uses the same factors
@@ -122,7 +122,7 @@ class RateSchedule(ResumedCallback):
         self._last = factor
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Restore the rates from before the first change, unless the training was interrupted."""
+        """Restore the original rates, unless the training was interrupted."""
         run = run_context.original_args()
         if self._base and not run.interrupted:
             rates = constant_rates(run.train_network, type(self).__name__)

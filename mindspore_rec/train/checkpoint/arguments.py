@@ -42,7 +42,8 @@ def check_builder(
         inputs: inputs of the network as strings such as 'ids:INT64:-1,26'.
 
     Raises:
-        ValueError: an argument has the wrong form, or is set although there is no builder.
+        ValueError: an argument has the wrong form, or an argument is set although there is no
+            builder.
 
     Example:
         >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])

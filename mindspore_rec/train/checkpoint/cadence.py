@@ -13,7 +13,7 @@ _FOREVER = 1e9  # seconds
 
 
 class Cadence:
-    """Interval between two actions, in steps or seconds; if neither is set, no action is due.
+    """Interval between two actions, in steps or seconds; without an interval, no action is due.
 
     Args:
         argument: name of the two arguments in error messages, without the ending `_steps` or

@@ -61,7 +61,7 @@ class SavedPlace:
     """Position in the training data, from the restored checkpoint.
 
     Args:
-        stream: state of the data; None if the saved data have no state.
+        stream: state of the data in the checkpoint; None if the data had no state.
         passes: pass and batch at which to continue, for data without a state; None if no position
             was saved.
         path: path of the checkpoint.
@@ -80,8 +80,8 @@ class DataPlace:
     """Position in the training data, which a `RecCheckpoint` saves and restores.
 
     Args:
-        starts_over: True if, after a restart, the data may start from the beginning. If True, the
-            position is not saved and any data are accepted.
+        starts_over: True if, after a restart, the data may start from the beginning. If
+            `starts_over` is True, the position is not saved, and any data are accepted.
     """
 
     def __init__(self, starts_over: bool) -> None:
@@ -148,8 +148,8 @@ class DataPlace:
             saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: the data have no saved state and are not the data of the checkpoint; or
-                `new_data` is True, but the checkpoint was written while training on the same data.
+            ValueError: the data have no saved state and differ from the data of the checkpoint; or
+                `new_data` is True, but the checkpoint was written during training on the same data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches
@@ -194,7 +194,7 @@ class DataPlace:
         self._watch.begin()
 
     def state(self, batch: Any) -> dict[str, Any]:
-        """Return a dict with the data's state after `batch`; an empty dict for stateless data.
+        """Return a dict with the data's state after `batch`; an empty dict if there is no state.
 
         Args:
             batch: the `Batch` of the last step; None before the first step.
@@ -244,7 +244,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and id of each topic in a state; the state may cover several workers."""
+    """Yield name and id of each topic in a state, which may contain states of several workers."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

@@ -51,8 +51,8 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # The anchors are included here, because MindSpore would warn about parameters without a
-        # value.
+        # The anchors are included, because MindSpore would otherwise warn about parameters without
+        # a value.
         new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
 

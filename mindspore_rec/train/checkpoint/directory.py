@@ -68,7 +68,7 @@ def save_checkpoint(
     admitted yet.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
-    writes its own rows, and a failure on one worker is raised on all workers.
+    writes its own rows. If one worker fails, an error is raised on all workers.
 
     Args:
         model: a `RecModel`, another `Model`, or a Cell. If `model` is a network, its tables (with
@@ -255,7 +255,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Load states before tables, so that no row has changed if an object rejects its state.
+    # Load the states before the tables: if an object rejects its state, no row has changed yet.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:

@@ -31,8 +31,8 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
 
     Args:
         cell: a network, to load only weights, or a training cell, to load everything.
-        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of the
-            chain.
+        chain: checkpoints from `newest_chain`. Check the files of the chain with `verify_chain`
+            before.
         shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
             this worker. Default: None, which means all keys of all tables.
 

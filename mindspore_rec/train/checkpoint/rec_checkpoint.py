@@ -299,7 +299,7 @@ class RecCheckpoint(Callback):
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
-        # Metrics measured on the old data do not apply to the new data.
+        # The callbacks' states contain metrics of the old data, which do not apply to the new data.
         self._saved_callbacks = {} if new_data else states.callbacks()
         self.step = last.step
         return last.step

@@ -15,8 +15,8 @@ class RowChecks:
     """Settings by which a `RecCheckpoint` detects rows that bit flips or bad disks have changed.
 
     Args:
-        keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,
-            which show whether the rows of a merged state equal the rows that were in memory.
+        keep_digests: True if tables keep the digests of their rows. Deltas then contain digests.
+            The digests show whether the rows of a merged state equal the rows that were in memory.
             `damaged_rows()` of a table returns the keys of rows that changed without an update
             (`docs/checkpoints.md`). A digest takes 8 bytes for each row in host memory, or 16 bytes
             if the table evicts by age. A row is hashed when a delta includes the row, and when the

@@ -29,7 +29,7 @@ __all__ = [
 def lock(root: Path) -> FileLock:
     """Return a lock; while the lock is open, this process is the only writer.
 
-    Forked child processes, such as a data set's workers, do not share the lock.
+    Child processes made by a fork, such as workers of a data set, do not share the lock.
 
     Raises:
         RuntimeError: another process has the lock.

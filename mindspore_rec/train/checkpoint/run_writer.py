@@ -126,7 +126,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each has a channel to the same thread on the other workers."""
+        """Start the threads, each with a channel to the same kind of thread on other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -277,8 +277,8 @@ class RunWriter:
     def close(self) -> None:
         """Wait for the current writes, then end the threads.
 
-        The results of the last writes are not checked, because the next delta includes the changes
-        of a failed write.
+        The method does not check whether the last writes succeeded, because the next delta includes
+        the changes of a failed write.
         """
         for worker in (self._writer, self._merger):
             if worker is not None:
@@ -298,7 +298,7 @@ class RunWriter:
                 logger.warning("table '%s' keeps no digest: %s", table.name, error)
 
     def _merge(self, step: int) -> None:
-        """Start merging the checkpoints up to `step`, the newest saved step."""
+        """Start to merge the checkpoints up to `step`, which is the newest saved step."""
         merger = self._merger
         assert merger is not None
         if any(self._writers.all(lambda: merger.busy)):
@@ -350,7 +350,7 @@ class RunWriter:
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that creates the manifest's fields with a new state id.
 
-        The parent of a delta is the newest state at the call of the returned function.
+        When the returned function is called, the newest state becomes the parent of a delta.
         """
         now = time.time()
         return lambda: {

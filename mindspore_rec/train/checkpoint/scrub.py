@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows to scrub in tables that keep digests, except rows updated after the last delta.
+    """Rows to scrub in tables that keep digests; rows updated after the last delta are skipped.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).

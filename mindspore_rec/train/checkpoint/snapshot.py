@@ -62,7 +62,7 @@ def describe(table: TableParameter) -> dict[str, Any]:
 
 
 def check_has_rows(tables: Iterable[TableParameter]) -> None:
-    """Raise RuntimeError if a table's rows are missing, because the table would be saved empty.
+    """Raise RuntimeError if a table's rows are missing: a checkpoint would contain an empty table.
 
     Raises:
         RuntimeError: the weights that were loaded into the network do not include the rows of a

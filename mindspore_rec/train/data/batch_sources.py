@@ -162,7 +162,7 @@ class IterableBatches(BatchSource):
         """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
 
         Returns:
-            None if the iterable has no such method, or if the method returns None.
+            None if the iterable has no method `split_by_worker`, or if the method returns None.
         """
         split = getattr(self._data, "split_by_worker", None)
         share = None if split is None else split(worker, workers)

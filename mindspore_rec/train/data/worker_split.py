@@ -27,9 +27,9 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
 
     Training divides data automatically. A stream is divided by partition if it has a partition for
     each worker and no feature learns from the rows. If a MindSpore Dataset has `num_shards`, each
-    worker reads its own shard. Data with a method `split_by_worker(worker, workers)` are divided by
-    this method. For all other data, the rows of each batch are divided among the workers. Use this
-    function to choose another division:
+    worker reads its own shard. If data have a method `split_by_worker(worker, workers)`, this
+    method divides the data. For all other data, the rows of each batch are divided among the
+    workers. Use this function to choose another division:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
       B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
@@ -132,7 +132,7 @@ class WorkerSplit(BatchWrapper):
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
         """Read as many batches as there are workers, then yield this worker's batch.
 
-        The position after the yielded batch is therefore the same on all workers.
+        All workers therefore have the same position after each batch.
         """
         batches = self.source.read()
         while True:

@@ -27,8 +27,8 @@ def compare(
 ) -> None:
     """Compare the outputs of ONNX Runtime and MindSpore for batches of several sizes.
 
-    A batch whose lists are all empty is only given to ONNX Runtime, because some of MindSpore's
-    operators end the process on tensors without elements.
+    If all lists of a batch are empty, only ONNX Runtime runs the batch, because some MindSpore
+    operators crash the process if a tensor has no elements.
 
     Raises:
         NotExportableError: the outputs differ.

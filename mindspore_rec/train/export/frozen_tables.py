@@ -70,7 +70,7 @@ class FrozenTable(nn.Cell):
         return ops.gather(self.rows, place, 0).reshape((*ids.shape, -1))
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return the rows of the ids; replaces `TableParameter.lookup_eval`."""
+        """Return the rows of the ids; this method replaces `TableParameter.lookup_eval`."""
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class _FrozenGroup(nn.Cell):
 
 @contextmanager
 def frozen(network: nn.Cell) -> Iterator[None]:
-    """Replace the tables of a network's lookups by `FrozenTable`s inside the context.
+    """Inside the context, replace the tables of a network's lookups by `FrozenTable`s.
 
     Raises:
         ValueError: a lookup has bfloat16 output, which MindIR does not support.

@@ -67,7 +67,7 @@ class LookupMark(nn.Cell):
 
 @contextmanager
 def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
-    """Replace the lookups of a network by stand-ins inside the context."""
+    """Inside the context, replace the lookups of a network by stand-ins."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks: dict[str, LookupMark] = {}
 

@@ -24,7 +24,7 @@ def readers_of(nodes: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def names_read(node: Any) -> set[str]:
-    """Return the names of the values that a node reads, also in the body of a loop."""
+    """Return the names of all values that a node reads, including values read in a loop's body."""
     names = set(node.input)
     for attribute in node.attribute:
         if attribute.HasField("g"):

@@ -36,8 +36,8 @@ def open_by_mindspore(
         network: the network, or a function that makes it. If None, the checkpoint's builder makes
             the network. If this function makes the network, the runner frees the tables of the
             network.
-        inputs: inputs of the network. Default: the inputs from the network's `set_inputs` or from
-            the checkpoint.
+        inputs: inputs of the network. Default: the inputs from the network's `set_inputs`, or else
+            from the checkpoint.
         choose_mode: True to set MindSpore's graph mode; False to keep the mode of the process.
             Default: False.
 

@@ -46,7 +46,7 @@ def write_network(
         make: function that returns the network, or the network and its FeaturePipeline. The
             network's tables and parameters are changed.
         inputs: inputs of the network, as for `Predictor`.
-        recorded: inputs to use if neither `inputs` nor the network's `set_inputs` specifies them.
+        recorded: inputs to use if `inputs` is None and the network's `set_inputs` was not called.
         model: the manifest's entry for the network.
 
     Returns:

@@ -3,8 +3,8 @@
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
 output or C++ file names. MindSpore raises TypeError, ValueError or RuntimeError for every cause.
-Like `operator_errors`, this module therefore reads the text of the error. Apart from one message of
-`fuse`, no other code in the library depends on the text of an error.
+Like `operator_errors`, this module therefore reads the text of the error. No other code in the
+library depends on the text of an error, except code that reads one message of `fuse`.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class CellCaller:
     fastest kind of graph. At the third shape, a third graph is compiled for all sizes. In the third
     graph, the dimensions that have varied are dynamic. The dynamic graph is about 10 to 30 % slower
     per step than the first two graphs but needs no further compilation. If the backbone has a true
-    attribute `varying_inputs`, all first dimensions are already dynamic in the first graph. A cell
-    with its own `set_inputs` is not changed.
+    attribute `varying_inputs`, all first dimensions are already dynamic in the first graph. If
+    `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
     `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.

@@ -4,9 +4,9 @@
 MindSpore puts an operator's message into a page of other text. After any operator in a graph has
 failed, MindSpore refuses to run the graph again, although the table is unchanged. To shorten
 messages and to repair graphs, this module wraps the function with which MindSpore runs a Cell's
-graph. The exception contains the operator's message and, as `mindspore_text`, MindSpore's message.
-The next call of the cell recompiles the graph. MindSpore's error has no specific type, so the
-module reads the error's text.
+graph. The exception's message is the operator's message; the exception's attribute `mindspore_text`
+is MindSpore's message. The next call of the cell recompiles the graph. MindSpore's error has no
+specific type, so the module reads the error's text.
 """
 
 from __future__ import annotations

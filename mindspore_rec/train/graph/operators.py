@@ -51,8 +51,8 @@ if _malloc == "keep":
 
 set_engine(MindSporeEngine())
 
-# MindSpore opens and closes the library for each shape inference. Opening and closing are cheap
-# while another handle is open.
+# MindSpore opens and closes the library for each shape inference. Opening and closing the library
+# are cheap while another handle of the library is open.
 _held = ctypes.CDLL(LIBRARY)
 
 
@@ -81,7 +81,7 @@ class TableOperator(ops.Custom):
 
         Args:
             table: name of the table, for error messages.
-            int32_keys: whether the table's keys are int32; int64 keys must then be in the int32
+            int32_keys: whether the table's keys are int32. If True, int64 keys must be in the int32
                 range.
         """
         self._table = table, int32_keys
@@ -90,8 +90,8 @@ class TableOperator(ops.Custom):
     def tell_dtypes(self, dtypes: Any) -> None:
         """Set an attribute that differs if operators of one function differ in output dtypes.
 
-        PyNative mode caches dtypes by function and attributes. Without the attribute, an operator
-        would use the cached dtypes of another operator.
+        PyNative mode caches the output dtypes by the function and the attributes of an operator.
+        Without the attribute, an operator would use the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.

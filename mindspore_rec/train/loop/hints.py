@@ -43,7 +43,7 @@ def _hint(what: str, text: str) -> None:
 
 
 def _caller() -> int:
-    """Return the stack level, counted from `_hint`, of the first caller outside this package."""
+    """Return the `stacklevel`, counted from `_hint`, of the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back
@@ -114,8 +114,8 @@ def hint_untrained(network: nn.Cell) -> bool:
     Args:
         network: the network.
 
-    Returns: True if no later call can warn. No later call can warn if the network has no tables, or
-        if a table already has steps or rows.
+    Returns: True if no later call can warn. True means that the network has no tables, or that a
+    table already has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):

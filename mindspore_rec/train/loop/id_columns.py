@@ -28,7 +28,7 @@ _native_module: Any = _native
 class _Window:
     """A window of a batch: consecutive fields `column[:, start:stop]`, or a whole id column.
 
-    Column -1 means all id columns with one or two dimensions, concatenated along the fields.
+    `column` -1 means all id columns with one or two dimensions, concatenated along the fields.
     """
 
     column: int

@@ -233,7 +233,7 @@ class TrainLoop:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return True if a batch is ready for a step and the source has no further batch yet."""
+        """Return True if a batch can be trained on although the source has no further batch yet."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:

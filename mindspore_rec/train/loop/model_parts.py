@@ -77,7 +77,7 @@ class ModelParts(Model):
         reduction = getattr(loss, "reduction", None)
         if isinstance(reduction, str):
             return reduction == "sum"
-        # Some losses of MindSpore store the reduction only in the attributes of LossBase.
+        # Some losses of MindSpore store the reduction only as attributes of LossBase.
         return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
 
 

@@ -194,7 +194,7 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that a new pass begins with the same first batch as the finished pass in `at`."""
+        """Check that the first batch of a new pass equals the first batch of the pass in `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
@@ -327,8 +327,9 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. If there
-        are several workers, none of them draws a seed, because all must have the same seed.
+        If no seed is set for MindSpore's data sets and there is only one worker, this worker draws
+        a seed for the pass. Several workers draw no seed, because all workers must have the same
+        seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:

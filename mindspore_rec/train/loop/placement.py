@@ -106,7 +106,7 @@ def placement_report(
     Returns:
         The first entries are three entries per table: the lookup, the sum of gradients and the
         optimizer's step on the host. The next entries are each lookup on the device, the dense
-        network (one entry per place of its layers), and the update of the dense parameters.
+        network (one entry for each place that runs layers), and the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.

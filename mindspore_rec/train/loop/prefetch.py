@@ -89,7 +89,7 @@ class PrefetchStage:
 
     @property
     def reads_ahead(self) -> bool:
-        """True if batches are read from the source before the steps of earlier batches."""
+        """True if a batch may be read from the source before earlier batches are trained on."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. At most `most` batches are read from the source. Default:
-                None, which means no limit.
+                that this call returns. No more than these batches are read from the source.
+                Default: None, which means no limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -128,7 +128,7 @@ class PrefetchStage:
         self._ahead.append(ahead)
         if not self._feed.ids_known:
             return
-        # Every worker prefetches for every table, even without ids.
+        # Every worker prefetches for every table, even if the worker has no ids to look up.
         ids = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
         for name, table in self._tables.items():
             ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))

@@ -509,10 +509,10 @@ class RecModel(ModelEvaluation):
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, the step of a batch runs when the next `CacheConfig.prefetch`
-        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` of one,
-        the step runs earlier while the stream has no further rows. For other data that come with
-        pauses, use a small `CacheConfig.prefetch`.
+        If a cache prefetches, a batch is trained on only after the next `CacheConfig.prefetch`
+        batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
+        `StreamingDataset`, the batch is trained on earlier if the stream has no further rows yet.
+        For other data that come with pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
@@ -757,9 +757,10 @@ class RecModel(ModelEvaluation):
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
         """Return a function like `predict` that adds the events of further rows to histories.
 
-        If the library keeps histories from rows, `predict` uses only the events of the training.
-        The returned function also uses the events in `events`. If `events` are the rows of a test,
-        a row's history contains the earlier rows of the test, as in `eval`. No table changes.
+        If the library keeps histories from rows, the histories in `predict` contain only events of
+        the training. The returned function also uses the events in `events`. If `events` are the
+        rows of a test, each row's history also contains the earlier rows of the test, as in `eval`.
+        No table changes.
 
         Args:
             *events: tables of raw columns, with the labels that decide which rows are events.

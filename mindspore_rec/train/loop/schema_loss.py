@@ -22,7 +22,7 @@ def loss_of(schema: Schema) -> nn.Cell:
 
     The loss of a label with two values is the log loss, computed from a logit. The loss of a label
     that is a number is half of the squared error, measured in standard deviations of the label. The
-    loss of a row is the mean over its labels, times its weight.
+    loss of a row is the mean loss of its labels, multiplied by the row's weight.
 
     Raises:
         ValueError: the schema has no label.
@@ -35,7 +35,7 @@ def loss_of(schema: Schema) -> nn.Cell:
 
 
 class SchemaLoss(nn.Cell):
-    r"""Mean loss of a batch; labels may be of both kinds, and rows may have weights.
+    r"""Mean loss of a batch, for labels of both kinds, and for rows with or without weights.
 
     .. math::
         L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})
@@ -82,7 +82,7 @@ class SchemaLossCell(nn.Cell):
     """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
 
     Args:
-        network: computes the predictions from the first arrays.
+        network: cell that computes the predictions from the first arrays of a batch.
         loss_fn: the loss of `loss_of`.
         schema: the schema.
 
@@ -117,10 +117,10 @@ class SchemaEvalCell(nn.Cell):
     """Network that returns loss, prediction, label and, if present, group and weight.
 
     Args:
-        network: computes the predictions from the first arrays.
+        network: cell that computes the predictions from the first arrays of a batch.
         loss_fn: the loss of `loss_of`.
         schema: the schema.
-        has_group: whether the array before the label is the group.
+        has_group: whether the second-to-last array is the group.
 
     Inputs:
         arrays: the network's inputs, `weight`, `group` and `label`.

@@ -103,7 +103,7 @@ class SchemaTraining:
         network: the network.
         schema: the schema of the network.
         own_loss: whether the user chose the loss.
-        own_metrics: whether the user passed metrics, not names of metrics.
+        own_metrics: whether the user passed metric objects instead of names of metrics.
 
     Raises:
         ValueError: the user chose the loss, and the schema has a weight.

@@ -44,9 +44,9 @@ class TrainStep(nn.Cell):
     """Cell that computes the loss and its gradients, and applies one optimizer step.
 
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
-    network once for the loss and again for the gradients. The graph compiler merges the two
-    computations if the operators are pure. The graph compiler never merges lookups that insert and
-    count keys, so the tables would count every key twice.
+    network once for the loss and again for the gradients. The graph compiler merges these two
+    computations if all operators are pure functions. The graph compiler never merges lookups that
+    insert and count keys, so the tables would count every key twice.
 
     Args:
         network: cell that returns the loss.

@@ -23,7 +23,7 @@ __all__ = ["Calibration"]
 
 
 class Calibration(BinaryMetric):
-    """Mean predicted rate divided by mean observed rate: 1 is calibrated, above 1 is too high.
+    """Mean predicted rate divided by mean observed rate; above 1, the predictions are too high.
 
     For definition and source, see `mindspore_rec.metrics.functional.calibration`. The
     value is NaN while no added row has a positive label. The metric uses constant memory.

@@ -202,7 +202,7 @@ class NDCG(RankingMetric):
 
 
 class MRR(RankingMetric):
-    """Mean of 1 / rank of each row's first target.
+    """Mean, over rows, of 1 / rank of the row's first target.
 
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 

@@ -27,8 +27,9 @@ class Candidates(nn.Cell):
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
     the history's column, then the keys in the side columns. The candidate's vector is the
     concatenation, in the same order, of the vectors of the row's columns that share the tables of
-    the event's keys. If no column of the row shares the table of a side column, this part of the
-    candidate's vector is 0. Side columns of numbers, such as the times of events, are not read.
+    the event's keys. If no column of the row shares the table of a side column, the side column's
+    part of the candidate's vector is 0. Side columns of numbers, such as the times of events, are
+    not read.
 
     Args:
         inputs: the first cell of a network that was made from a schema.
@@ -43,7 +44,7 @@ class Candidates(nn.Cell):
             history, float32 `[N, dim]`, and the offsets, int64 `[B + 1]`.
 
     Attributes:
-        dims: width of the candidate of each history.
+        dims: for each history, the width of the candidate's vector.
 
     Raises:
         TypeError: `inputs` was not made from a schema.

@@ -36,8 +36,7 @@ class DLRM(Network):
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. schema:
-            the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
+        schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
             must have vectors of the same width. Without numbers, at least two fields are required.
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
             'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for

@@ -13,7 +13,7 @@ __all__ = ["LabelScale"]
 
 
 class LabelScale(nn.Cell):
-    """Convert the outputs of a network to the labels' units, and labels to the outputs' scale.
+    """Convert a network's outputs to the labels' units, and labels to the scale of the outputs.
 
     A network of a schema predicts (label - mean) / deviation, the standardized label. So a training
     does not depend on the unit of the label. Labels with two values are unchanged.
@@ -67,7 +67,7 @@ class LabelScale(nn.Cell):
         return outputs * self.deviation + self.mean
 
     def standard(self, label: Tensor) -> Tensor:
-        """Return how many deviations labels are above their means."""
+        """Return the standardized labels: the number of standard deviations above the mean."""
         return (label - self.mean) / self.deviation
 
 

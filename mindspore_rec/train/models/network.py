@@ -43,8 +43,7 @@ class Network(nn.Cell):
     A network with several members is an ensemble inside one network. All members share the tables
     and the layers. Each member multiplies the row by its own learned factors, and has its own
     output of the last layer. The loss is the mean of the members' losses, and the prediction is the
-    mean of the members' probabilities. For each row of a batch, the layers compute one row per
-    member.
+    mean of the members' probabilities. The layers process each row of a batch once per member.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
@@ -117,7 +116,8 @@ class Network(nn.Cell):
         _check_settings(type(self), settings)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {name!r}")
-        # Copy the schema, because training changes its scales and another network may use it too.
+        # Copy the schema: training changes the schema's scales, and other networks may use the
+        # schema.
         schema = copy.deepcopy(schema) if isinstance(schema, Schema) else schema
         self.features = features_of(schema)
         self.schema = None if isinstance(schema, Features) else schema
@@ -138,8 +138,8 @@ class Network(nn.Cell):
     def store_users(self, cache: CacheConfig) -> None:
         """Limit the host memory for the last events of users; call this method before training.
 
-        The tables `users` begin again without rows. The rows beyond the limit are stored on an SSD
-        or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+        Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
+        stored on an SSD or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
 
         Args:
             cache: the tiers in which each table stores its rows. Rows are not read ahead.
@@ -168,7 +168,7 @@ class Network(nn.Cell):
             self.users[place] = HashTable(dataclasses.replace(table.config, cache=cache))
 
     def _set_members(self, members: int) -> None:
-        """Set the number of members; called before the network's first layer is made."""
+        """Set the number of members; call this method before the first layer is made."""
         self.members = check_members(members)
         if members > 1:
             self.member_logits = MemberLogits(members, self.features.binary)

@@ -40,8 +40,8 @@ class Served(nn.Cell):
 
     Attributes:
         input_names: names of the inputs.
-        input_offsets: dict from the name of each input with a history's values to the name of the
-            input with the offsets.
+        input_offsets: maps the name of each input with a history's values to the name of the input
+            with the history's offsets.
     """
 
     def __init__(self, network: Network) -> None:

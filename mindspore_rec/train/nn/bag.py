@@ -36,7 +36,7 @@ class EmbeddingBag(nn.Cell):
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         padding_key: id that is left out of all bags. Default: none.
-        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
+        faae_coefficient: amount by which each occurrence of an id raises the id's count, as for
             `TableLookup`; only for hash tables. Default: 1.
 
     Inputs:

@@ -39,8 +39,8 @@ class CrossNet(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            Unlike in other layers, rounding saves no time here, because a product with a single
-            vector takes as long as reading the rows. Default: 'float32'.
+            Rounding saves no time in this layer, because a product with a single vector takes as
+            long as reading the rows. Default: 'float32'.
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
@@ -80,7 +80,7 @@ class CrossNet(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         products = self.product(self.products(self.factor(x), self.factor(self.weight)))
         of_input = ops.split(products, 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
@@ -165,7 +165,7 @@ class CrossNetV2(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         crossed = x
         for linear in self.maps:
             crossed = x * self.through(linear, crossed) + crossed

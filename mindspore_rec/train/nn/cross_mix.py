@@ -113,7 +113,7 @@ class CrossNetMix(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, computed by MindSpore's layers."""
+        """Return the output of the last layer, computed with MindSpore's own operators."""
         crossed = x
         for mixture in self.mixtures:
             crossed = x * self._mixed(mixture, crossed) + crossed
@@ -122,7 +122,7 @@ class CrossNetMix(CrossLayers):
     def gate_weights(self, x: Tensor) -> Tensor:
         """Return the experts' gate weights for a layer with input x, float32 `[B, experts]`.
 
-        The weights of each row sum to 1.
+        The gate weights of each row sum to 1.
         """
         if self.experts == 1:
             return ops.ones_like(x[:, :1])

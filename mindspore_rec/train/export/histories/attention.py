@@ -139,7 +139,7 @@ def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
 
 
 def _runs_of(nodes: Nodes, lists: Lists, most: int) -> _Runs:
-    """Return the runs, with at most `most` scores, or with one query."""
+    """Return the runs; a run computes at most `most` scores, or the scores of one query."""
     one, limit = nodes.constant([1]), nodes.constant([most])
     longest = lists.longest()
     of_query = nodes.add("Div", limit, longest)

@@ -50,7 +50,7 @@ def insert_histories(model: Any, marks: Sequence[Mark]) -> None:
 def _uses(
     node: Any, mark: Mark, k: int, makers: Mapping[str, Any], readers: Mapping[str, list[Any]]
 ) -> Iterator[tuple[str, list[_Input]]]:
-    """Yield the output and the further inputs of each use of a mark.
+    """For each use of a mark, yield the name of its output and its remaining inputs.
 
     Several uses may share their first sums, because MindSpore merges equal nodes.
 

@@ -98,7 +98,7 @@ def longest_of(nodes: Nodes, counts: str) -> str:
 
 
 def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None) -> Block:
-    """Return the block of some lists.
+    """Return the block of the lists in `chosen`.
 
     Args:
         nodes: to which the nodes are added.
@@ -142,7 +142,8 @@ def add_places(
 def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     """Return each time difference's bucket, int64: its number of bits, or 0 if it is not positive.
 
-    A logarithm gives the number of bits, or one less. A comparison with the power of two decides.
+    The number of bits is computed with a logarithm, which may be 1 too small, and corrected by a
+    comparison with the power of two.
 
     Args:
         nodes: to which the nodes are added.
@@ -168,7 +169,7 @@ def longer_offsets(nodes: Nodes, offsets: str) -> str:
 
 
 def append_rows(nodes: Nodes, rows: str, values: str, offsets: str) -> str:
-    """Append to each list `[N, width]` its row of `[B, width]`; return all values."""
+    """Append the list's row in `[B, width]` to each list of `[N, width]`; return all values."""
     lists = Lists(nodes, offsets)
     zero = nodes.constant([0])
     events = nodes.numbers(zero, lists.values)

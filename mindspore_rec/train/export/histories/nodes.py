@@ -98,7 +98,7 @@ class Nodes:
         return self.add("Unsqueeze", x, axes=[1])
 
     def with_zeros(self, x: str, width: str, dtype: Any = np.float32) -> str:
-        """Append a row of zeros.
+        """Append a row of zeros to a tensor.
 
         Args:
             x: tensor `[n, ...]`.
