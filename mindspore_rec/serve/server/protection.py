@@ -91,7 +91,7 @@ class Protection:
         )
 
     def check_address(self, address: str) -> str | None:
-        """Check the address of a server; return a warning, or None.
+        """Check the address at which a server listens; return the text of a warning, or None.
 
         Args:
             address: address in the form that `getsockname` returns.
@@ -145,8 +145,8 @@ class Protection:
             ws="none",
             http=bounded_protocol(self.bounds, self.metrics),
             server_header=False,
-            # Set the trusted proxies, since uvicorn by default trusts the proxy headers of every
-            # client on this machine.
+            # Set the trusted proxies, because uvicorn's default is to trust the proxy headers of
+            # all clients on this machine.
             proxy_headers=bool(self._trusted_proxies),
             forwarded_allow_ips=",".join(self._trusted_proxies),
             timeout_keep_alive=int(self.bounds.idle_seconds),

@@ -60,7 +60,7 @@ class ServedModel:
         name: name of the model in requests.
         predictor: answers the requests.
         max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
-        metrics: metrics that show the model as long as the model is open. Default: none.
+        metrics: object that publishes the model's metrics until the model is closed. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.

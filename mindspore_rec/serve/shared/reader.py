@@ -55,7 +55,7 @@ class _Runner(OnnxRunner):
         self._state = state
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters of the calling thread's state."""
+        """Return the dense parameters of the state that the calling thread has entered."""
         return self._state().weights
 
 
@@ -185,8 +185,8 @@ class _States:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
         After each part of the index, the thread leaves the state and enters the state again. The
-        writing process waits for readers of older states, and fails if a reader stays for some
-        seconds.
+        writing process waits until readers have left older states, and fails if a reader stays for
+        some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -246,7 +246,7 @@ class _States:
                     pass
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 def shared_predictor(

@@ -68,7 +68,7 @@ class PublishedState:
 
     @staticmethod
     def from_bytes(blob: bytes) -> PublishedState:
-        """Return the state; the state's arrays are views of the blob.
+        """Return the state that a blob contains; the state's arrays are views of the blob.
 
         Raises:
             ValueError: the bytes are not the blob of a state.

@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Block signals. If a signal arrived before the child sets its own handlers, the parent's
-        # handlers would consume the signal.
+        # Block signals. Otherwise, the parent's signal handlers would consume a signal that arrives
+        # before the child has set its own handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()

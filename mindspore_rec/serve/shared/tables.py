@@ -18,7 +18,7 @@ _FILLED_ROWS = 1 << 16
 
 
 def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
-    """Return the description of a table for `_native.SharedMemory.create`.
+    """Return the description of a table, in the form that `_native.SharedMemory.create` accepts.
 
     Args:
         arguments: arguments of `_native.Table`.
@@ -94,7 +94,7 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing, because the memory was created for this number type."""
+        """Do nothing, because the memory already has the number type `rows`."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
@@ -163,7 +163,7 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 class SharedTableRows:

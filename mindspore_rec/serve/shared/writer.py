@@ -216,7 +216,7 @@ class ServedInSharedMemory(Served):
     def put(
         self, checkpoints: Update | Sequence[Entry], progress: Progress, report: Report
     ) -> None:
-        """Prepare a change, and publish it."""
+        """Apply an update or checkpoints, and publish the new state."""
         try:
             if isinstance(checkpoints, Update):
                 checkpoints.apply()
@@ -285,7 +285,7 @@ class ServedInSharedMemory(Served):
         return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def close(self) -> None:
-        """Do nothing, because the last process that closes the descriptor frees the memory."""
+        """Do nothing: the memory is freed when the last process closes the descriptor."""
 
 
 def _news(report: dict[str, Any]) -> list[Any]:

@@ -101,7 +101,7 @@ class CountFirstEpoch(Callback):
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Freeze the counts after `steps` steps."""
+        """Freeze the counts if `steps` steps have been trained."""
         if self._steps is not None and self._trained >= self._steps and not self._frozen:
             self._freeze()
 

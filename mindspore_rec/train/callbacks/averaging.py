@@ -44,8 +44,8 @@ class WeightAverage(ResumedCallback):
 
     Args:
         model: the `RecModel` that is trained.
-        decay: decay :math:`d` in (0, 1). The average is over about 1 / (1 - decay) steps. Default:
-            0.999.
+        decay: decay :math:`d` in (0, 1). The average extends over about the last 1 / (1 - decay)
+            steps. Default: 0.999.
 
     Raises:
         TypeError: `model` is not a Model that can be trained.

@@ -27,12 +27,12 @@ _MAX = (1 << 31) - 1
 class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
-    The callback evicts from all tables made with `Eviction(..., trigger="callback")` at the same
-    step, even if only one table is too large. Row ages are measured when the callback evicts. After
-    an eviction, lookups no longer find the rows that were too old. The memory of evicted rows is
-    freed in slices during the following steps, without a pause. After each eviction, both intervals
-    start again. With several workers, all workers evict at the same step. `evict_rows` and
-    `evict_bytes` are limits for the whole table, that is, for the rows of all workers together.
+    Each eviction includes all tables that were made with `Eviction(..., trigger="callback")`, even
+    if only one table is too large. The age of a row is measured when the callback evicts. After an
+    eviction, lookups no longer find the rows that were too old. The memory of evicted rows is freed
+    in slices during the following steps, without a pause. After each eviction, both intervals start
+    again. With several workers, all workers evict at the same step. `evict_rows` and `evict_bytes`
+    are limits for the whole table, that is, for the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -148,7 +148,7 @@ class EvictCallback(Callback):
         return None
 
     def _row_counts(self) -> list[int]:
-        """Return this worker's row count of each table; an empty list if there is no size limit."""
+        """Return the row count of each table on this worker; [] if there is no size limit."""
         if self._rows is None and self._bytes is None:
             return []
         return [int(table.stats()["rows"]) for table in self._tables]

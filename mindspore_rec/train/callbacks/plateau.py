@@ -143,9 +143,9 @@ class EarlyStopping(_Watch):
     """Callback that ends training when an evaluation metric has stopped improving.
 
     When the training ends, even without an early stop, the callback restores the state of the best
-    evaluation (dense parameters, rows, optimizer state and learning rates). The best weights are
-    saved as a checkpoint in a temporary directory. Each better evaluation replaces the checkpoint
-    of the best weights. After Ctrl-C, the model keeps its last weights.
+    evaluation. This state includes dense parameters, rows, optimizer state and learning rates. The
+    best weights are saved as a checkpoint in a temporary directory. Each better evaluation replaces
+    the checkpoint of the best weights. After Ctrl-C, the model keeps its last weights.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
     the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
@@ -173,10 +173,10 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of cuts. At a cut, the training does not end, but goes back to the
-            state of the best evaluation and multiplies its learning rates by `factor`. After each
-            cut, the count of evaluations without improvement starts again from 0. Needs
-            `restore_best`. Default: 0.
+        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end, but
+            goes back to the state of the best evaluation and multiplies its learning rates by
+            `factor`. After each cut, the count of evaluations without improvement starts again from
+            0. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
@@ -273,7 +273,7 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """If the training stopped early before the restart, stop at once.
+        """Stop at once if the training had already stopped early before a restart.
 
         Raises:
             ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
@@ -465,7 +465,7 @@ class ReduceLROnPlateau(_Watch):
         constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The optimizer's parameters include the rates."""
+        """Return the state as JSON values, without the rates, which are optimizer parameters."""
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ def request_stop(run_context: RunContext, reason: str) -> None:
 class TimeMonitor(Callback):
     """Callback that logs the training speed: milliseconds per step and samples per second.
 
-    Each line describes the steps that followed the previous line. `mindspore.train.TimeMonitor`
+    Each logged line describes the steps since the previous line. `mindspore.train.TimeMonitor`
     divides an epoch's time by its number of batches. An unbounded data set has no number of
     batches.
 

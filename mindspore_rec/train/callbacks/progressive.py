@@ -60,7 +60,7 @@ class ProgressiveValidation(Callback):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. During training,
-            the error means that predictions are not finite, or that labels are not 0 or 1.
+            these errors mean that predictions are not finite, or that labels are not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -136,7 +136,7 @@ class ProgressiveValidation(Callback):
     def figures(self) -> dict[str, float]:
         """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
 
-        A metric that is not defined, such as the AUC of a single class, is NaN.
+        If a metric is not defined, such as the AUC of a single class, its value is NaN.
 
         Raises:
             ValueError: no row has been scored.

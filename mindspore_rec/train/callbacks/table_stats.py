@@ -82,7 +82,8 @@ _METRICS: dict[str, tuple[bool, str]] = {
     _RATE: (False, "Rows inserted per second since the last report."),
 }
 
-# Metric names that differ from the key, because Prometheus' convention demands a unit.
+# Names of metrics that differ from the keys of `stats()`, because a name must contain the unit by
+# Prometheus' convention.
 _NAMES = {"event_time": "event_time_seconds"}
 
 _Numbers = dict[str, float]
@@ -106,8 +107,8 @@ class TableStats(Callback):
     latest statistics. When the training ends, the Prometheus file remains.
 
     Args:
-        every_steps: steps between two reports, at least 1. A last report follows at the end of
-            training. Default: 100.
+        every_steps: steps between two reports, at least 1. When the training ends, the callback
+            reports a last time. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
             of Prometheus' node exporter. Each report replaces the file atomically. Needs

@@ -72,7 +72,7 @@ class Validation(EvalCallback):
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """At the end of this epoch, evaluate if an evaluation is due."""
+        """Evaluate at the end of an epoch after which an evaluation is due."""
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)

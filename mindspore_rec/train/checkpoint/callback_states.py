@@ -29,7 +29,7 @@ class CallbackStates:
         given: objects whose states are saved under names that the user chose.
 
     Raises:
-        ValueError: a callback of MindSpore has a state that cannot be saved.
+        ValueError: a MindSpore callback among the callbacks has a state that cannot be saved.
 
     Example:
         >>> CallbackStates([], []).states()

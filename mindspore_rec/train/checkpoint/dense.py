@@ -35,7 +35,7 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
 
 
 def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
-    """Set the cell's parameters; values without a matching parameter are ignored.
+    """Set the cell's parameters; ignore values whose names are not names of parameters.
 
     Args:
         cell: a network or a training cell.
@@ -43,8 +43,8 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         source: path from which the values were read, for error messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or its value has the wrong shape or kind of
-            dtype. A CheckpointError is raised before any parameter changes.
+        CheckpointError: a parameter has no value, or its value has the wrong shape or a dtype of
+            the wrong kind. A CheckpointError is raised before any parameter changes.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {

@@ -166,7 +166,7 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
-    """Return whether `target` is a checkpoint that the new directory replaces."""
+    """Return whether `target` is an existing checkpoint that the new checkpoint will replace."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
     if not os.path.lexists(target):
@@ -226,9 +226,9 @@ def load_checkpoint(
             share the tables but were not started by one launcher. Default: None, which means the
             index of this worker; 0 if only `workers` is set.
         workers: number of processes that share the tables. `workers` may differ from the number of
-            processes that wrote the checkpoint. Each process loads the rows of its own keys, so
-            every row is loaded once. Default: None, which means the number of workers; 1 without a
-            launcher or if only `worker` is set.
+            processes that wrote the checkpoint. Each process loads only the rows of its own keys,
+            so each row is loaded by exactly one process. Default: None, which means the number of
+            workers; 1 without a launcher or if only `worker` is set.
         states: objects to restore, under the same names as in `states` of `save_checkpoint` or
             `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
             the saved states that are not restored; `states={}` loads the network alone without a

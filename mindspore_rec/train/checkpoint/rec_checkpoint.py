@@ -75,8 +75,8 @@ class RecCheckpoint(Callback):
     includes the epochs before the restart, so a restarted program trains only on the remaining
     batches and epochs. An error is raised if the batches differ from the batches that were read
     before the restart. If `data_starts_over` is False, all other data, such as a generator or a
-    `GeneratorDataset` over a stream, are rejected before the first step. The error message says why
-    the data cannot be resumed.
+    `GeneratorDataset` over a stream, are rejected before the first step. The error message contains
+    the reason why the data cannot be resumed.
 
     If a checkpoint cannot be written during training, for example because the disk is full, a
     warning is logged and training continues. The next delta contains all changes since the last
@@ -87,11 +87,11 @@ class RecCheckpoint(Callback):
     only after a step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
-    rows. Any number of workers can resume the run. A write that fails on one worker fails on all
-    workers. Each worker saves its own random generators and `states`. If the number of workers has
-    changed, an object with a method `load_worker_states(states, worker, workers)` receives the
-    states of all workers. Any other object must have had the same state on all workers when the
-    checkpoint was written.
+    rows. Any number of workers can resume the run. If a write fails on one worker, the write counts
+    as failed on all workers. Each worker saves its own random generators and `states`. If the
+    number of workers has changed, an object with a method `load_worker_states(states, worker,
+    workers)` receives the states of all workers. Any other object must have had the same state on
+    all workers when the checkpoint was written.
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
@@ -111,16 +111,16 @@ class RecCheckpoint(Callback):
             and `RateSchedule` are saved automatically.
         data_starts_over: True if, after a restart, the data start from the beginning. If True, the
             position in the data is not saved, and any data are accepted. Default: False.
-        row_checks: settings for the detection of rows that change without an update. Default:
-            `RowChecks()`, which uses a digest of each row.
+        row_checks: settings for detecting rows that have changed although no update has written the
+            rows. Default: `RowChecks()`, which uses a digest of each row.
         publication: network and checkpoint messages for predictors of the run. Default: None, which
             means that predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. At the end of a
-            training, if rows or weights have changed since the last save, these changes are saved
-            too, and `step` grows by 1.
+        step: number of training steps since the run began, over all restarts. If rows or weights
+            have changed since the last save when a training ends, these changes are saved too, and
+            `step` grows by 1.
         saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -329,7 +329,7 @@ class RecCheckpoint(Callback):
         return states
 
     def _wanted(self, train_dataset: Any, new_data: bool) -> dict[str, Any]:
-        """Return the objects whose states are restored, by name."""
+        """Return a dict with the objects whose states are restored, by name."""
         return {**self._states, **({} if new_data else self._data.stateful(train_dataset))}
 
     # ---- the callback
@@ -391,9 +391,9 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """While a stream has no messages, save if an interval has passed or a write has failed.
+        """Save while a stream has no messages, if an interval has passed or a write has failed.
 
-        The training loop calls this method several times per second while it waits for data.
+        While training waits for data, the training loop calls this method several times per second.
         Several workers call this method together.
         """
         due = self._due_while_waiting
@@ -412,7 +412,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return, for all workers, whether to save now and whether to merge a full checkpoint.
+        """Return whether to save now and whether to merge, with the same answer on all workers.
 
         An interval in seconds is measured by the clock of worker 0.
         """

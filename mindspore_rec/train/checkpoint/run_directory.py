@@ -104,7 +104,7 @@ def _remove(old: Iterable[Entry]) -> None:
     for entry in sorted(old, key=lambda each: -each.step):
         # A checkpoint is renamed before its removal, so that a half-removed directory is never
         # mistaken for a checkpoint. The rename is synced to the disk before the removal. Without
-        # the sync, a power loss could bring back the old name when files are already removed.
+        # the sync, a power loss could leave a checkpoint with its old name but without some files.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)

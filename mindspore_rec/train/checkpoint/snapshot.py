@@ -137,7 +137,7 @@ class Delta:
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: marks of the tables by name; changes since these marks are copied.
+        marks: marks of the tables by name. Changes after these marks are copied.
         states: states of objects outside the network; the snapshot uses these states without
             copying them.
         shares: the part of the network that this worker writes. Default: None, which means the

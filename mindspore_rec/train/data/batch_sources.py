@@ -103,7 +103,7 @@ class IterableBatches(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Attribute `column_names` of the iterable; empty if it has no such attribute."""
+        """The iterable's attribute `column_names`; empty if the iterable has no such attribute."""
         return list(getattr(self._data, "column_names", ()))
 
     @property
@@ -113,7 +113,7 @@ class IterableBatches(BatchSource):
 
     @property
     def stop_reason(self) -> str:
-        """Attribute `stop_reason` of the iterable; empty if it has no such attribute."""
+        """The iterable's attribute `stop_reason`; empty if the iterable has no such attribute."""
         return str(getattr(self._data, "stop_reason", ""))
 
     @property
@@ -140,7 +140,7 @@ class IterableBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches in the iterable's state; 0 if there is no state."""
+        """Number of batches that the iterable's state has counted; 0 if there is no state."""
         return self._count() or 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:

@@ -46,12 +46,12 @@ class FeatureBatches(BatchWrapper):
             source may also be a `StreamSource`. The columns of a `StreamSource`, such as a
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
-            FeaturePipeline learns only in training, and its learned statistics are part of the
-            state. A `Schema` is also accepted as `specs`. A `Schema` yields its arrays and does not
-            learn here, so call `Schema.fit` before.
+            FeaturePipeline learns only in training. Its learned statistics are part of this
+            object's state. A `Schema` is also accepted as `specs`. A `Schema` yields its arrays and
+            does not learn here, so call `Schema.fit` before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
-            set, iterating over this object sets the tables' event time with each batch. Default:
-            the tables of the network that `RecModel` trains.
+            set, iterating over this object sets the event time of the tables for each batch.
+            Default: the tables of the network that `RecModel` trains.
         is_train: whether to set the event time and to learn. Use False for evaluation; a source
             with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
             that would learn. Default: True.

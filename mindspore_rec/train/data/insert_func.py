@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InsertFunc: a FeaturePipeline whose output includes the event time as a column."""
+"""InsertFunc: computes the keys of features, and adds the event time as a column."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InsertFunc:
     Attributes:
         schema: the Schema, or None.
         pipeline: the FeaturePipeline that computes the keys.
-        learn: whether batches update the statistics.
+        learn: whether batches update the statistics of the pipeline.
         training: whether a network trains on the batches.
         specs: the features.
         features: the features that are looked up.
@@ -53,7 +53,7 @@ class InsertFunc:
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the batch or Dataset with keys in place of features; see `get_insert_func`.
+        """Return the batch or Dataset with keys instead of raw features; see `get_insert_func`.
 
         Raises:
             TypeError: `batch` is neither a dict, a tuple, a list nor a Dataset.

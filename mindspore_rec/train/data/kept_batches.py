@@ -233,7 +233,7 @@ class _Scratch:
         return rows
 
     def write_rows(self, users: np.ndarray, rows: np.ndarray) -> None:
-        """Set the rows of users."""
+        """Set the users' rows; the table behind this object stays unchanged."""
         self._above.write_rows(users, rows)
 
     def set_event_time(self, seconds: int) -> None:

@@ -55,7 +55,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
         parameters: names of the dense parameters, whose sizes do not vary.
 
     Raises:
-        NotExportableError: an exported size occurs outside of shapes.
+        NotExportableError: an exported size occurs in a value that is not a shape.
     """
     _Sizes(model, sizes).free(parameters)
 
@@ -120,9 +120,10 @@ class _Sizes:
         return np.where(np.isin(np.arange(len(shape)), at), -1, shape)
 
     def _made_by_size(self, name: str, value: np.ndarray) -> list[Any]:
-        """Return nodes that make a constant from the size of an input; none for other constants.
+        """Return nodes that make a constant from the size of an input; [] for other constants.
 
-        The constant is the size itself, or the same row for each row of the input.
+        The constant is either the size itself, or a tensor with the same row for each row of the
+        input.
 
         Raises:
             NotExportableError: the constant depends on the size in any other way.

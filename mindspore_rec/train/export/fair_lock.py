@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FairLock: a lock that gives threads the graph lock in their order of arrival."""
+"""FairLock: threads acquire the graph lock in their order of arrival."""
 
 from __future__ import annotations
 

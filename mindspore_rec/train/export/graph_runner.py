@@ -34,8 +34,8 @@ class GraphRunner(Runner):
     Args:
         network: the network.
         inputs: inputs of the network. A size of -1 makes a dimension dynamic, so that one graph
-            serves all sizes. If `inputs` is None, the inputs are unknown, and `CellCaller` compiles
-            the graphs.
+            serves all sizes. If `inputs` is None, the inputs are unknown, and `CellCaller` decides
+            which graphs to compile.
         features: as `Runner.features`. Default: None.
         owned: True if `close` frees the network's tables. Default: False.
 
@@ -113,7 +113,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Cell around a network; setting the inputs of the cell does not change the network's inputs.
+    """Cell around a network, so that `set_inputs` of the cell does not change the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

@@ -61,7 +61,7 @@ class LookupMark(nn.Cell):
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return a Gather of the ids, for the lookup of a group of tables."""
+        """Return a Gather of the ids, as the lookup of a group of tables requires."""
         return ops.gather(self.rows, ids, 0)
 
 

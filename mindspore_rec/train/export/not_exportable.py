@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NotExportableError: a network has no form without MindSpore."""
+"""NotExportableError: a network cannot be written in a form that runs without MindSpore."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove the lookups from an ONNX model of `mindspore.export`, for serving.
 
-In the exported model, a Parameter replaces the table, and a lookup is a Gather of this Parameter.
-This module removes lookups from the model. The results of lookups become inputs of the model.
+In the model that `mindspore.export` writes, each table is a Parameter, and a lookup is a Gather of
+this Parameter. This module removes lookups from the model. The results of lookups become inputs of
+the model.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ class CellCaller:
     `set_inputs` of the cell was called before, the class does not change the cell's inputs.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
-    `cell.set_train(False)`. Such an inner cell stays in evaluation mode while the network trains.
+    `cell.set_train(False)`. An inner cell in evaluation mode stays in this mode while the network
+    trains.
 
     Args:
         cell: the cell to call.
@@ -74,7 +75,7 @@ class CellCaller:
         """Return the cell's output.
 
         Args:
-            train: True for training mode: tables insert and learn, and dropout is active.
+            train: True for training mode, in which tables insert and learn, and dropout is active.
             *batch: the cell's inputs.
         """
         with graph_lock:

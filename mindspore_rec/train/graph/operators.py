@@ -2,7 +2,7 @@
 """Access to the native core: table operators, exceptions, number of threads.
 
 `_native` is a Python module and also the library with the operators that a graph calls. Python code
-and graphs use the same tables, because module and library are one shared object.
+and graphs use the same tables, because the module and the library are one shared object.
 """
 
 from __future__ import annotations

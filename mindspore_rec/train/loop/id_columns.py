@@ -66,9 +66,9 @@ class IdColumns:
 
     After a step, `recent_lookups` of each table returns one hash for each array of ids that the
     step looked up in the table. The columns of the batch are hashed too: whole columns, groups of
-    consecutive fields, and all columns concatenated. If a column and a lookup have the same hash,
-    the lookup reads the column. Ids that the network computes are in no column, so `prefetch_ids`
-    must return these ids.
+    consecutive fields, and all columns concatenated. If a part of the batch and a lookup have the
+    same hash, this part contains the ids of the lookup. Ids that the network computes are in no
+    column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
@@ -107,7 +107,8 @@ class IdColumns:
             columns: columns of one batch.
 
         Raises:
-            TypeError, ValueError: `prefetch_ids` returned something other than ids by table name.
+            TypeError, ValueError: `prefetch_ids` returned something other than a dict of ids by
+                table name.
         """
         ids_by_table = {}
         for name, watched in self._watched.items():
@@ -186,7 +187,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
     """Return the windows whose ids have the hash `digest`.
 
-    If no column has a window with this hash, search the joined columns.
+    If no column contains the ids, search the concatenation of all columns.
     """
     for places in (range(len(columns)), [-1]):
         windows = [

@@ -53,8 +53,8 @@ class TrainLoop:
 
     Attributes:
         summary: summary of the run.
-        stop_on_nan: whether a NaN or infinite loss is an error.
-        finite_columns: True if a NaN or an infinity in a column is an error.
+        stop_on_nan: whether a NaN or infinite loss of a step is an error.
+        finite_columns: whether a NaN or infinite number in a column of a batch is an error.
         optimizers: optimizers of the train cell. If an optimizer has a list of learning rates, the
             list must cover all steps.
     """

@@ -37,7 +37,8 @@ _OTHERS = "for other data, which begin at their start, say restore(model, data, 
 class Passes:
     """Position in the passes over training data, so that a checkpoint can resume within a pass.
 
-    Positions are recorded only after a call of `keep`. Recording needs a digest of each batch.
+    Positions are recorded only after a call of `keep`. To record positions, the class computes a
+    digest of each batch.
 
     Args:
         source: this worker's share of the data.
@@ -85,7 +86,7 @@ class Passes:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next pass skips the batches whose steps are finished."""
+        """True if the next pass begins by skipping the batches of finished steps."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:

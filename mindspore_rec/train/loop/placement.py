@@ -39,8 +39,9 @@ class Placement:
     """Place where an operator, or the dense network, runs.
 
     Args:
-        operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
-            'FusedSparseLazyAdam'; 'dense network' or 'dense update' for the dense part.
+        operator: name of the operator in MindSpore's logs, such as 'EmbeddingLookup' or
+            'FusedSparseLazyAdam'; for the dense part of the model, 'dense network' or 'dense
+            update'.
         of: name of the table or cell whose rows the operator reads or updates. For the dense
             network, `of` is the number of parameters; for the dense update, `of` is the class of
             the optimizer.
@@ -199,8 +200,8 @@ class PlacementMonitor(Callback):
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: a pair `(step, PlacementReport)` for each log. A report's calls and times are
-            counted since the previous log.
+        reports: a pair `(step, PlacementReport)` for each log. Calls and times in a report are
+            counted from the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
 
-Batches are read in the training thread, because no other thread may read a MindSpore pipeline. The
-slow part, reading rows from the tiers, runs in native threads during a step.
+Batches are read in the training thread, because no other thread may read a MindSpore pipeline.
+Reading rows from the tiers, which is the slow part, is done by native threads during a step.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, call `next`, `begin_step`, the step and `end_step` for each batch.
-    If no table prefetches, the stage only reads one batch at a time. A step is also correct without
-    prefetch, because lookups read missing rows from the tiers.
+    Between `start` and `stop`, do the following for each batch: call `next` and `begin_step`, run
+    the step, and call `end_step`. If no table prefetches, the stage reads one batch at a time. A
+    step is also correct without prefetch, because lookups read missing rows from the tiers.
 
     Args:
         tables: all tables of the network, including tables without a cache.

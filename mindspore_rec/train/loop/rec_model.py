@@ -519,7 +519,7 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
-                refused, as in `train`.
+                of a kind that `train` rejects too.
             RuntimeError: the optimizer does not update a table, or the stream fails.
             FloatingPointError: as for `train`.
         """
@@ -888,7 +888,7 @@ class RecModel(ModelEvaluation):
         _refuse_layouts("infer_train_layout")
 
     def infer_predict_layout(self, *predict_data: Any, skip_backend_compile: bool = False) -> None:
-        """Raise an error, as `infer_train_layout` does.
+        """Raise an error, because `RecModel` does not support MindSpore's parallel modes.
 
         Raises:
             RuntimeError: always.

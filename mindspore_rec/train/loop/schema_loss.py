@@ -79,7 +79,7 @@ def _log_losses(logit: Tensor, label: Tensor) -> Tensor:
 
 
 class SchemaLossCell(nn.Cell):
-    """Network with its loss, for batches whose last arrays are the weight, if any, and the label.
+    """Network with its loss; a batch ends with the weight, if there is one, and the label.
 
     Args:
         network: cell that computes the predictions from the first arrays of a batch.

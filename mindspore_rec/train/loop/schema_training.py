@@ -167,9 +167,9 @@ class SchemaTraining:
             is_train: True for training data. Data that are neither batches nor a stream are
                 shuffled. If the scales of the schema have learned nothing, they learn from the
                 data, unless the data are a stream.
-            batch_size: number of rows per batch; must be None for data that are batches or a stream
-                already. Default: 256 to 4096, depending on the number of rows, for training; 8192
-                for evaluation.
+            batch_size: number of rows per batch; must be None if the data are batches or a stream.
+                Default: 256 to 4096, depending on the number of rows, for training; 8192 for
+                evaluation.
 
         Raises:
             TypeError: the data are a path or one row of a data frame.

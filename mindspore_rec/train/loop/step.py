@@ -21,7 +21,7 @@ class ScaledLoss(nn.Cell):
 
     Args:
         network: cell that returns the loss.
-        loss_scale: factor of the loss.
+        loss_scale: factor by which the loss is multiplied.
 
     Inputs:
         The inputs of the network.

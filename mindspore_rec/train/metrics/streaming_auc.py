@@ -84,7 +84,7 @@ class StreamingAUC(BinaryMetric):
         """Return the largest possible distance of :meth:`eval` from the exact AUC.
 
         The bound is ``0.5 * sum_b(P_b * N_b) / (P * N)``, where bin b has P_b of all P positives
-        and N_b of all N negatives. The bound is NaN if all counted rows have one class.
+        and N_b of all N negatives. The bound is NaN if all counted rows have the same label.
 
         Raises:
             RuntimeError: no rows have been added.

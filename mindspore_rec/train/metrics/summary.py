@@ -51,9 +51,9 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. The time excludes the
-            run's first step, steps that compiled a graph, and callbacks at the end of a step, such
-            as evaluation.
+        step_seconds: seconds spent in steps and in waiting for their data. The following are not
+            counted: the first step of the run, steps that compiled a graph, and callbacks at the
+            end of a step, such as an evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         compile_seconds: seconds of the run's first step and of all steps that compiled a graph,
             compilation and step together.
@@ -100,7 +100,7 @@ class TrainSummary:
 
     @property
     def waiting_share(self) -> float:
-        """Mean share of the run's time that workers waited for the slowest worker, 0 to 1."""
+        """Mean share of the run's time, 0 to 1, that workers waited for the slowest worker."""
         if len(self.waits) < 2 or not self.seconds:
             return 0.0
         others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)

@@ -107,7 +107,7 @@ def _places(schema: Schema) -> dict[str, tuple[int, int]]:
 
 
 def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
-    """Yield the fields with one key per row that share the table of a history's column."""
+    """Yield each field that has one key per row and shares the table of a history's column."""
     kinds = {each.name: each.kind for each in schema.columns}
     for table in schema.tables:
         if table.name is not None and column.name in table.histories:

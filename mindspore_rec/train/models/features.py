@@ -63,7 +63,7 @@ class Features(ABC):
 
         Args:
             name: name of the weights' table, or prefix of the tables' names.
-            seed: seed of the tables.
+            seed: seed of the tables' initial values.
         """
 
     @property

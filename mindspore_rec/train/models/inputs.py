@@ -47,7 +47,8 @@ class InputLayer(nn.Cell):
 
     Outputs:
         Tuple of the parts of a row, float32 Tensors `[B, ...]`: first the vectors of the fields,
-            then the numbers or their vectors. `widths` contains the number of floats of each part.
+        then the numbers themselves or vectors of the numbers. `widths` contains the number of
+        floats of each part.
             With several members, each part has `members` times B rows.
 
     Attributes:

@@ -25,7 +25,7 @@ class LabelScale(nn.Cell):
         outputs: float32 Tensor `[B, T]`.
 
     Outputs:
-        float32 Tensor `[B, T]`: the inputs `outputs` times `deviation`, plus `mean`.
+        float32 Tensor `[B, T]`, computed as `outputs * deviation + mean`.
 
     Attributes:
         mean: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 0.

@@ -20,7 +20,8 @@ class LogisticRegression(Network):
         z = b + \sum_f w_{i_f} + u^\top x
 
     For a list of ids, :math:`w_{i_f}` is the mean of the weights. The model has no interactions of
-    columns, so comparing another model with it shows the value of interactions.
+    columns. A comparison of another model with this model therefore shows the value of
+    interactions.
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.

@@ -36,9 +36,10 @@ class Network(nn.Cell):
 
     The first argument of a derived class is the schema. All further arguments of the class have
     defaults and can be passed by keyword. The class must have the arguments `name`, the prefix of
-    the tables' names, and `seed`, the seed of the tables' initial values. All other arguments are
-    settings of the network. The values of settings are numbers, texts, None, or lists, mappings or
-    dataclasses of such values. The class passes all its arguments to `super().__init__`.
+    the tables' names, and `seed`, the seed of the tables' initial values. All arguments except the
+    schema, `name` and `seed` are settings of the network. The values of settings are numbers,
+    texts, None, or lists, mappings or dataclasses of such values. The class passes all its
+    arguments to `super().__init__`.
 
     A network with several members is an ensemble inside one network. All members share the tables
     and the layers. Each member multiplies the row by its own learned factors, and has its own
@@ -68,7 +69,7 @@ class Network(nn.Cell):
             of the copy learn when the network is trained.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
-            False, which means one output.
+            False, which means that the network has one output.
         reads_histories: class attribute, True if the network reads the arrays of histories.
             Default: False, a schema with histories is an error.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
@@ -82,8 +83,8 @@ class Network(nn.Cell):
             batch to batch.
 
     Raises:
-        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class has
-            arguments that it does not pass on.
+        TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class does not
+            pass all its arguments to the base class.
         ValueError: there are several labels, but the network has one output; or there are
             histories, which the network does not read.
 
@@ -139,7 +140,8 @@ class Network(nn.Cell):
         """Limit the host memory for the last events of users; call this method before training.
 
         Each table in `users` is replaced by a new table without rows. The rows beyond the limit are
-        stored on an SSD or on Redis. Predictors have tiers of their own (`Predictor(tiers=)`).
+        stored on an SSD or on Redis. The tiers of a predictor are set separately, by
+        `Predictor(tiers=)`.
 
         Args:
             cache: the tiers in which each table stores its rows. Rows are not read ahead.
@@ -235,8 +237,8 @@ class Network(nn.Cell):
             class), `name` and `seed`.
 
         Raises:
-            ValueError: the network was not made from a schema, or its class cannot be found again
-                by a name.
+            ValueError: the network was not made from a schema, or the class of the network cannot
+                be found by name.
         """
         if self.schema is None:
             raise ValueError(f"{type(self).__name__} was not made from a schema, got features")
@@ -244,7 +246,7 @@ class Network(nn.Cell):
 
 
 def _log_odds(rate: float) -> float:
-    """Return the logit of a rate, bounded if the rate is 0 or 1.
+    """Return the logit of a rate; the logit is bounded if the rate is 0 or 1.
 
     Example:
         >>> _log_odds(0.5)

@@ -107,7 +107,7 @@ class _States(nn.Cell):
         - **times** (Tensor): int64 `[N]`, or `NO_TIMES` if the blocks read no times.
 
     Outputs:
-        float32 Tensor `[B, dim]`, 0 for an empty list.
+        float32 Tensor `[B, dim]`; the row of an empty list is 0.
     """
 
     def __init__(self, dim: int, blocks: list[nn.Cell]) -> None:

@@ -126,7 +126,7 @@ class _WindowLookup(nn.Cell):
         window: the columns.
         combiner: 'mean' or 'sum', or None for separate rows.
         config: description of the group's table.
-        tables: tables by group; the group's table is added if it is missing.
+        tables: tables by group. If the group's table is missing, this cell adds the table.
         seed: seed of the dropped keys. Lookups of the same columns drop the same keys.
     """
 

@@ -18,8 +18,9 @@ __all__ = ["SchemaFeatures"]
 class SchemaFeatures(Features):
     """The arrays `ids` and `numbers` of a schema.
 
-    One lookup reads all single keys of a table. A list or text has its own `EmbeddingBag`, which
-    returns the mean of the vectors of its values. All lookups of a table share the table.
+    One lookup reads the single keys of all columns that share a table. A list or text has its own
+    `EmbeddingBag`, which returns the mean of the vectors of its values. All lookups of a table
+    share the table.
 
     All columns without their own table settings share one table, which has the name of the cell.
     The name of any other table consists of the cell's name, a dot, and the table's name in the

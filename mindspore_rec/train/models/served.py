@@ -131,7 +131,7 @@ def builder_arguments(network: Network) -> dict[str, Any]:
     """Return the arguments of `served` for a network, as JSON values.
 
     Raises:
-        ValueError: the network was not made from a schema, or cannot be made again.
+        ValueError: the network was not made from a schema, or cannot be constructed from a recipe.
     """
     recipe = network.recipe()
     assert network.schema is not None

@@ -53,7 +53,7 @@ class CrossNetMix(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
-        rank: width of an expert, 1 to 8192; it should be less than `in_features`. Default: 32.
+        rank: width of an expert, 1 to 8192; choose a width below `in_features`. Default: 32.
         activation: activation of the experts, as for `MLP`; None for linear experts, which have no
             C. Default: 'tanh'.
         compute_dtype: type to which the factors of products are rounded, as for `MLP`.

@@ -129,7 +129,7 @@ def attention(
 
 
 def _weights(nodes: Nodes, form: AttentionForm, scores: str, later: str) -> str:
-    """Return the weights of keys; keys later than the query have the weight 0."""
+    """Return the attention weights of keys; keys after the query have the weight 0."""
     if form.weight_scale is None:
         least = nodes.constant(-np.inf, np.float32)
         return nodes.add("Softmax", nodes.where(later, least, scores), axis=3)

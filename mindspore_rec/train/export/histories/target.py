@@ -24,7 +24,7 @@ class TargetRows(nn.Cell):
 
     Args:
         cell: the cell.
-        marks: to which the marks are added.
+        marks: the `Marks` to which the marks of this cell are added.
 
     Inputs and outputs are as for `TargetAttention`.
     """
@@ -70,7 +70,7 @@ class _Linear(nn.Cell):
 
 
 class _Dice(nn.Cell):
-    """A Dice with the Parameters of another cell."""
+    """A Dice layer that shares the Parameters of another cell."""
 
     def __init__(
         self, alpha: Parameter, mean: Parameter, variance: Parameter, epsilon: float
