@@ -45,7 +45,8 @@ class Protection:
         tokens, tls, log: the parts that the options define; None if their options are not set.
 
     Raises:
-        OSError, ValueError: a file in the options cannot be used, or an option is out of range.
+        OSError, ValueError: a file that the options name cannot be used, or an option is out of
+            range.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -83,7 +84,7 @@ class Protection:
 
     @property
     def security(self) -> Security:
-        """Return the requirements for clients."""
+        """Return which of tokens, roles and client certificates the server requires."""
         return Security(
             self.tokens is not None,
             isinstance(self.tokens, RoleTokens),
@@ -191,10 +192,10 @@ class Protection:
 
 
 def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
-    """Return the tokens of the options, with their roles.
+    """Return the tokens that the options define, with the tokens' roles.
 
     Raises:
-        OSError, ValueError: a file cannot be used, or no token has a required role.
+        OSError, ValueError: a file cannot be read, or a required role has no token.
     """
     plain, observe, control = (
         None if path is None else Path(path)
@@ -216,7 +217,7 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 
 
 class DrainingServer(Server):
-    """Server that, after a signal, stops in several steps.
+    """Server that stops in several steps after a signal.
 
     For `drain_seconds` after the first signal, the server reports that it is not ready, but still
     answers requests. Load balancers thus have time to send requests elsewhere. After
@@ -225,7 +226,7 @@ class DrainingServer(Server):
 
     Args:
         app, grpc, started, says, **options: as for `Server`.
-        drain: state of the server's stop, shared with other protocols.
+        drain: state of this server's stop, shared with the servers of other protocols.
         drain_seconds: at least 0.
         tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
             none.

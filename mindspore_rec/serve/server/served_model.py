@@ -67,7 +67,8 @@ class ServedModel:
         max_rows: as given.
         statistics: counters of the model's requests.
         limits: size limits of a request.
-        raw: raw columns that a request may contain in place of inputs, or None.
+        raw: raw columns that a request may contain instead of inputs; None if no raw columns are
+            accepted.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -110,8 +111,8 @@ class ServedModel:
     def age_seconds(self) -> float:
         """Seconds since training saved the state; the status is read at most once per second.
 
-        Clients such as load balancers request the age often. Reading the status takes much longer
-        than returning a stored age.
+        Clients such as load balancers often read `age_seconds`. Reading the status takes much
+        longer than returning a stored age.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:

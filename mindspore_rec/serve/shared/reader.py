@@ -60,7 +60,7 @@ class _Runner(OnnxRunner):
 
 
 class _States:
-    """The published states; an answer uses only the state that is newest when the answer starts.
+    """Published states; each answer uses only the state that is newest when the answer begins.
 
     ONNX Runtime and the dense parameters are in this process's own memory; rows are read from the
     shared memory.
@@ -261,8 +261,8 @@ def shared_predictor(
 ) -> Predictor:
     """Return a predictor that reads shared rows; another process follows the run and writes rows.
 
-    Each answer uses only one state, the newest published state. The predictor never waits for a
-    change.
+    Each answer uses only one state, the newest published state. The predictor never waits while
+    another process changes rows.
 
     Args:
         path: the directory of the run, for `status`.

@@ -67,7 +67,7 @@ class SharedRows:
     # ---- the one process that writes
 
     def clear(self, reserved: int = 0) -> None:
-        """Drop all rows, and reserve an index for `reserved` rows, in the next version."""
+        """In the next version, drop all rows and reserve an index for `reserved` rows."""
         self._writer.clear(0)
         self._writer.reserve(0, reserved)
 

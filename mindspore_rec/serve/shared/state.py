@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of a shared state other than rows: dense parameters, statistics, checkpoint name.
 
-A blob consists of the length of a JSON text (8 bytes, little-endian), the text, and a safetensors
-file.
+A blob consists of the length of a JSON text (8 bytes, little-endian), the JSON text, and a
+safetensors file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PublishedState:
         entry: the state's checkpoint, whose manifest contains only the fields that `Status` needs.
         deltas_applied, fulls_loaded: as for `Status`.
         dense: the dense parameters by name.
-        learned: state of the feature pipeline; None without a pipeline.
+        learned: state of the feature pipeline; None if there is no pipeline.
 
     Example:
         >>> manifest = {"saved_at": 5.0, "watermark": None}

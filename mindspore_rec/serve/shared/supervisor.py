@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the processes that answer from shared tables, and restart a process that ends.
+"""Start the processes that answer requests from shared tables, and restart processes that end.
 
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also creates the listening socket and the memory

@@ -221,7 +221,7 @@ class ReadTable:
         number: index of the table in the memory.
         unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
-        place: function that returns the calling thread's reader place.
+        place: function that returns the reader place of the calling thread.
     """
 
     def __init__(

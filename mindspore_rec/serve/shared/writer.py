@@ -73,7 +73,8 @@ class _Writer(Runner):
         """Prepare a state that replaces all rows and parameters.
 
         While two threads check the files, this thread writes the files' rows to the memory, so that
-        the disk reads most files only once. Readers cannot read these rows yet.
+        the disk reads most files only once. Readers cannot read the new rows before the state is
+        published.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -109,8 +110,8 @@ class ServedInSharedMemory(Served):
 
     Args:
         path: directory of the run.
-        copy: directory into which the network is copied. All processes must have the same network,
-            even if a restarted training writes another network file.
+        copy: directory into which the network is copied. All processes read the copy, so that they
+            have the same network even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
         inputs, features: as for `Predictor`. Default: the inputs and features of the network.

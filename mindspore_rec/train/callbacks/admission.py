@@ -24,8 +24,8 @@ class CountFirstEpoch(Callback):
     ids keep their rows, and training updates these rows; other ids get no rows. When training ends,
     the admission thresholds are restored and counting continues.
 
-    A training resumed from a checkpoint starts a new first epoch. To continue the first epoch of
-    the earlier training instead, save the callback's state with `RecCheckpoint(...,
+    If a training is resumed from a checkpoint, a new first epoch begins. To continue the first
+    epoch of the earlier training instead, save the callback's state with `RecCheckpoint(...,
     states={"first_epoch": callback})`.
 
     Args:
@@ -65,12 +65,12 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps so far, and whether the first pass is over."""
+        """Return the number of steps so far, and whether the first pass has ended."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the progress of the first pass for the next training.
+        """Restore the number of steps and whether the first pass has ended, for the next training.
 
         Raises:
             TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
@@ -97,7 +97,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step, so that it is included in a checkpoint that is saved after the step."""
+        """Count the step, so that a checkpoint that is saved after the step includes the step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -109,7 +109,7 @@ class CountFirstEpoch(Callback):
         """When the first epoch ends, freeze the counts."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
-            # If training restarts within an epoch, `cur_step_num` counts only the steps since the
+            # After a restart within an epoch, `cur_step_num` counts only the steps since the
             # restart.
             complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
             whole = run.batch_num == sys.maxsize or complete

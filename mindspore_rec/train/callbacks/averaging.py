@@ -33,9 +33,9 @@ class WeightAverage(ResumedCallback):
     Like the moments of Adam, :math:`m` starts at :math:`m_0 = 0`. Therefore, the first average
     equals the weights after the first step, and the initial weights have no influence on the
     averages. Evaluations during the training, by `fit` or by an `EvalCallback`, use the averages.
-    When the training ends, the model's weights are the averages. The training itself is unchanged.
-    Rows of tables and moving statistics of normalizations are not averaged. After Ctrl-C, the model
-    keeps its last weights.
+    At the end of a training, the averages become the weights of the model. The averages do not
+    influence the training steps. Rows of tables and moving statistics of normalizations are not
+    averaged. After Ctrl-C, the model keeps its last weights.
 
     Checkpoints contain both the last weights and the averages; a `Predictor` that follows a
     training's checkpoints reads the last weights. An `EarlyStopping` callback restores the averages
@@ -49,8 +49,8 @@ class WeightAverage(ResumedCallback):
 
     Raises:
         TypeError: `model` is not a Model that can be trained.
-        ValueError: `decay` is out of range; or a checkpoint was restored before this callback was
-            created (raised when training begins).
+        ValueError: `decay` is out of range. When training begins, the error is also raised if a
+            checkpoint was restored before this callback was created.
 
     Example:
         >>> import numpy as np
@@ -65,9 +65,9 @@ class WeightAverage(ResumedCallback):
         20
     """
 
-    # This callback is called after a RecCheckpoint, which saves the last weights, and after an
-    # EarlyStopping, which restores the best weights. Last of all, this callback assigns the
-    # averages to the model's weights.
+    # A RecCheckpoint, which saves the last weights, and an EarlyStopping, which restores the best
+    # weights, are called before this callback. Last of all, this callback assigns the averages to
+    # the model's weights.
     runs_last = 2.5
 
     def __init__(self, model: Any, decay: float = 0.999) -> None:

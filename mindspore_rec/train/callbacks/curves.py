@@ -27,8 +27,8 @@ class Curves(ResumedCallback):
     among the callbacks.
 
     Args:
-        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means no
-            events.
+        log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means that no
+            TensorBoard file is written.
         steps: number of steps of the training; the progress bar needs this number to show the
             remaining time if the data have no known length. Default: None, which means that the
             number is unknown.
@@ -36,8 +36,8 @@ class Curves(ResumedCallback):
     Attributes:
         points: `(step, mean loss, samples per second)`, for the steps since the previous point.
         evaluations: `(step, metrics)` of each evaluation.
-        steps: number of steps, over restarts.
-        samples: number of rows, over restarts.
+        steps: number of steps, including steps before restarts.
+        samples: number of rows, including rows before restarts.
 
     Example:
         >>> Curves().points

@@ -17,8 +17,8 @@ class Decision(Callback):
     """Callback that passes the metrics of each evaluation to a function.
 
     Args:
-        ends: function of the metrics. If the function returns True, the training ends after the
-            step.
+        ends: function that takes the metrics. If the function returns True, the training ends after
+            the step.
         reason: reason that the summary of the training shows.
 
     Example:
@@ -41,7 +41,7 @@ class Decision(Callback):
         self._decide(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Decide after an evaluation at the end of an epoch."""
+        """Pass the metrics to the function if there was an evaluation at the end of the epoch."""
         self._decide(run_context)
 
     def _decide(self, run_context: RunContext) -> None:

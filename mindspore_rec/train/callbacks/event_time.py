@@ -30,8 +30,8 @@ class EventTime(Callback):
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
         tables: the tables in which the event time is set, or the network that contains these
             tables.
-        place: index of the column of times in the batch, counted from 0. Default: the number of
-            other features, the index at which `get_insert_func` puts the times.
+        place: index of the times' column in a batch, counted from 0. Default: the number of other
+            features, which is the index that `get_insert_func` uses.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a

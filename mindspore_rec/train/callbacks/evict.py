@@ -42,7 +42,8 @@ class EvictCallback(Callback):
             10000.
         evict_rows: number of a table's rows above which the callback evicts, or None. The callback
             checks the number of rows after each step. The callback evicts only rows that the
-            table's `Eviction` allows, so a table may remain above the number. Default: None.
+            table's `Eviction` allows, so the table may still have more than `evict_rows` rows.
+            Default: None.
         evict_bytes: bytes of a table's rows and index above which the callback evicts, or None.
             Default: None.
 
@@ -202,7 +203,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Pass to the receiver the keys that were evicted since the last call."""
+        """Pass the keys that were evicted since the last call to the receiver."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:

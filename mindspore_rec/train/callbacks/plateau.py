@@ -34,8 +34,8 @@ _STEP = "step_"  # begins the names of saved weights
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    If several evaluations follow the same step, they count as one evaluation. Evaluations that do
-    not measure the metric do not count.
+    Several evaluations after the same step count as one evaluation. Evaluations that do not measure
+    the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -147,19 +147,18 @@ class EarlyStopping(_Watch):
     best weights are saved as a checkpoint in a temporary directory. Each better evaluation replaces
     the checkpoint of the best weights. After Ctrl-C, the model keeps its last weights.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
-    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
-    count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
 
     If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
     of this callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint
     directory's folder `best`, and remain there after the training. A training that was killed and
-    restarted therefore has the same result as an uninterrupted training. If a training has stopped
-    early and is started again, it does no step and restores the best weights.
+    restarted therefore has the same result as an uninterrupted training. If a training that has
+    stopped early is started again, the training does no step and restores the best weights.
 
     With `cuts`, the training does not end at first: it goes back to the best weights and continues
-    with lower learning rates, at most `cuts` times. Constant rates are lowered as
-    `ReduceLROnPlateau` lowers them.
+    with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
+    way as by `ReduceLROnPlateau`.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -173,8 +172,8 @@ class EarlyStopping(_Watch):
             several hosts, all hosts must share the directory. If a `RecCheckpoint` is among the
             callbacks, `directory` is not used. Default: None, which means the system's directory
             for temporary files.
-        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end, but
-            goes back to the state of the best evaluation and multiplies its learning rates by
+        cuts: maximum number of cuts of the learning rates. At a cut, the training does not end: it
+            goes back to the state of the best evaluation, and multiplies the learning rates by
             `factor`. After each cut, the count of evaluations without improvement starts again from
             0. Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
@@ -276,7 +275,8 @@ class EarlyStopping(_Watch):
         """Stop at once if the training had already stopped early before a restart.
 
         Raises:
-            ValueError: the weights of the best evaluation are missing, or rates cannot be lowered.
+            ValueError: the weights of the best evaluation are missing, or the optimizers have no
+                constant rate.
         """
         if self.cuts:
             constant_rates(run_context.original_args().train_network, type(self).__name__)
@@ -341,7 +341,7 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Make the directory, and remove an ended process's weights of the same step from it."""
+        """Make the directory; remove weights of this step that an ended process has left there."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
@@ -391,7 +391,7 @@ class EarlyStopping(_Watch):
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
 
     def _remove(self) -> None:
-        """Remove the temporary directory; a folder in a RecCheckpoint's directory stays."""
+        """Remove the temporary directory, but not a folder in the directory of a RecCheckpoint."""
         folder = None if self._newest_step is not None else self._folder
         if folder is not None and worker_group().rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
@@ -406,12 +406,12 @@ class ReduceLROnPlateau(_Watch):
     rates. Rates of `FTRL` are not lowered, because the state of `FTRL` is in units of 1 / rate. In
     a `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. If several evaluations follow
-    the same step, they count as one evaluation. Evaluations that do not measure `monitor` do not
-    count. If a `RecCheckpoint` is among the callbacks, the checkpoints contain this callback's
-    state. With the saved state, a restarted training lowers the rates at the same steps as an
-    uninterrupted training. The benchmark BARS used this method for its results of click models,
-    with a factor of 0.1 and a patience of 1.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count. If a
+    `RecCheckpoint` is among the callbacks, the checkpoints contain this callback's state. With the
+    saved state, a restarted training lowers the rates at the same steps as an uninterrupted
+    training. The benchmark BARS trained its click models with this method, with a factor of 0.1 and
+    a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

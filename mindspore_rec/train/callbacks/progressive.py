@@ -29,20 +29,20 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Callback that scores each batch before its training step: AUC, log loss, calibration.
+    """Callback that predicts each batch before its training step: AUC, log loss, calibration.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
     row of the stream is therefore first predicted and then trained on, so no separate test data are
     needed. The metrics are exact over the last `window` rows. The metrics and `drift` are shown in
     the progress bar and stored in `run_context.original_args().metrics`. `drift` is the log loss of
-    the window minus the log loss of all rows so far. A `drift` above 0 shows that the model has
-    become worse.
+    the last `window` rows minus the log loss of all rows so far. A `drift` above 0 shows that the
+    model has become worse.
 
     The callback costs one additional forward pass per step. With several workers, each worker
     computes the metrics over the rows of all workers, in the order of the workers. All workers
     therefore get the same metrics.
 
-    If the model was made from a schema and the rows have weights, all metrics weight the rows.
+    If the model was made from a schema and the rows have weights, all metrics use the weights.
 
     Args:
         model: the RecModel that is trained, or a function from a batch's columns to predictions. If

@@ -23,7 +23,7 @@ _NO_LIMIT = sys.maxsize
 
 
 class RateSchedule(ResumedCallback):
-    r"""Callback that multiplies the learning rates of the optimizers by a function of the step.
+    r"""Callback that multiplies the optimizers' learning rates by a factor for each step.
 
     The factor of step :math:`t`, counted from 1 and over restarts, is the product of
 
@@ -40,11 +40,12 @@ class RateSchedule(ResumedCallback):
     callback replaces rates that another callback has set. So with a `ReduceLROnPlateau`, or with
     `cuts` of an `EarlyStopping`, use a warm-up that ends before the second evaluation, and no
     `total`. If a `RecCheckpoint` is among the callbacks, a restarted training uses the same factors
-    as an uninterrupted training. When the training ends, the callback restores the rates from
-    before its first change. After Ctrl-C, the rates stay as they are.
+    as an uninterrupted training. When the training ends, the callback restores the original rates.
+    After Ctrl-C, the current rates are kept.
 
     Args:
-        warm_up: number of steps in which the rates rise from near 0, at least 0. Default: 0.
+        warm_up: number of steps in which the rates rise from almost 0 to their full values, at
+            least 0. Default: 0.
         total: number of steps after which the rates are 0, above `warm_up`. Default: None, which
             means no decay.
         cuts: pairs (step, factor): the rates are multiplied by the factor after the step. Default:

@@ -2,7 +2,7 @@
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
 All numbers from `table.stats()` are published. `_METRICS` describes the numbers that have a fixed
-help text. An unlisted number is published as a gauge under its own name.
+help text. A number that `_METRICS` does not describe is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ class TableStats(Callback):
 
     The statistics are the values of `table.stats()` and the number of rows inserted per second.
     `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes of
-    each kind of memory, and the load factor. For a cache, `table.stats()` also returns the rows and
-    traffic of each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is
-    needed.
+    each kind of memory, and the load factor. If the table has a cache, `table.stats()` also returns
+    the number of rows and the traffic of each tier. At least one of `log_dir`, `prometheus_file`
+    and `prometheus_port` is needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
-    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that only grows
-      is published as a counter `..._total`, for use with `rate()`.
+    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that never falls
+      is published as a counter `..._total`, for use with Prometheus' `rate()`.
 
-    The statistics are read between two steps. During the training, the HTTP endpoint serves the
-    latest statistics. When the training ends, the Prometheus file remains.
+    The statistics are read between two training steps. During the training, the HTTP endpoint
+    returns the latest statistics. When the training ends, the Prometheus file remains.
 
     Args:
         every_steps: steps between two reports, at least 1. When the training ends, the callback

@@ -34,7 +34,7 @@ def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
 def check_builder(
     builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
 ) -> dict[str, Any] | None:
-    """Return the manifest entry from which predictors build the network; None without a builder.
+    """Return the manifest entry from which predictors make the network; None if `builder` is None.
 
     Args:
         builder: 'package.module:function', or None.

@@ -68,11 +68,11 @@ class CallbackStates:
     def load(self, saved: Any, path: Path) -> None:
         """Restore the callbacks' states from a checkpoint.
 
-        A callback without a saved state starts afresh. A saved state without a callback causes a
-        warning.
+        If a callback has no saved state, the callback begins with its initial state. If a saved
+        state has no callback, a warning is logged.
 
         Args:
-            saved: the states by name.
+            saved: the callbacks' states by name.
             path: path of the checkpoint, for error messages.
 
         Raises:

@@ -80,8 +80,8 @@ class DataPlace:
     """Position in the training data, which a `RecCheckpoint` saves and restores.
 
     Args:
-        starts_over: True if, after a restart, the data may start from the beginning. If
-            `starts_over` is True, the position is not saved, and any data are accepted.
+        starts_over: True if the data may start from the beginning after a restart. If `starts_over`
+            is True, the position is not saved, and any data are accepted.
     """
 
     def __init__(self, starts_over: bool) -> None:
@@ -114,8 +114,8 @@ class DataPlace:
             saved: the position in the checkpoint.
 
         Raises:
-            ValueError: the data would start from the beginning or at a position other than the
-                saved position; or the new data are the checkpoint's data.
+            ValueError: the data would not start at the saved position; or data that should be new
+                are the checkpoint's data.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:
@@ -213,7 +213,7 @@ class DataPlace:
         return {NAME: self._source.state_dict(batches=number)}
 
     def passes(self, run: Any) -> dict[str, Any]:
-        """Return a dict with the position in passes over data; an empty dict for data with a state.
+        """Return the position in passes over the data, in a dict; {} if the data have a state.
 
         Args:
             run: parameters of the training.

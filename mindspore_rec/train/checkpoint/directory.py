@@ -156,7 +156,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # If the save fails, put the old checkpoint back.
+        # The directory could not be synced, so restore the old checkpoint.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -209,9 +209,9 @@ def load_checkpoint(
 ) -> None:
     """Load a checkpoint into a network.
 
-    All files are checked before any table or parameter changes. The present rows of the tables are
-    dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer must be of
-    the same kind as when the checkpoint was saved.
+    All files are checked before any table or parameter changes. All rows that were in the tables
+    before the call are dropped. Optimizer state is loaded for tables that have an optimizer. The
+    optimizer must be of the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of
@@ -228,11 +228,11 @@ def load_checkpoint(
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads only the rows of its own keys,
             so each row is loaded by exactly one process. Default: None, which means the number of
-            workers; 1 without a launcher or if only `worker` is set.
-        states: objects to restore, under the same names as in `states` of `save_checkpoint` or
-            `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
-            the saved states that are not restored; `states={}` loads the network alone without a
-            warning. Default: None.
+            workers; without a launcher, or if only `worker` is set, 1.
+        states: objects to restore. The names must be the same as in `states` of `save_checkpoint`
+            or `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning`
+            names the saved states that are not restored; `states={}` loads the network alone
+            without a warning. Default: None.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -272,7 +272,7 @@ def _names_of_states(entry: Entry, reader: Share) -> list[str]:
 
 
 def _warn_of_states(names: list[str], path: Any) -> None:
-    """Warn that the network was restored but the saved states of other objects were not."""
+    """Warn that the network was restored, but not the saved states of other objects."""
     warnings.warn(
         f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
         f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "

@@ -45,7 +45,7 @@ def what_is_missing() -> str:
 
 
 def was_tried(path: Path) -> bool:
-    """Return whether a network, or a text about its absence, was written beside a model."""
+    """Return whether a network, or a text on why there is none, was written beside a model."""
     return (path / NETWORK).is_dir()
 
 
@@ -119,7 +119,7 @@ class NetworkProcess:
             write_reason(directory, reason)
 
     def wait(self) -> None:
-        """Wait until the network is written, up to a time limit."""
+        """Wait until the network is written, or until a time limit is reached."""
         if self._process is None:
             return
         try:

@@ -50,12 +50,12 @@ _RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
 class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty. The first
-    checkpoint is full. Then deltas follow; each delta contains the changes since the previous
-    delta. Training waits while the changes are copied; with an interval in steps, training also
-    waits until the previous delta is written. Another thread merges the last full checkpoint and
-    its deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
-    full checkpoints are removed.
+    When training begins, a full checkpoint is written if the directory is empty. Then deltas
+    follow; each delta contains the changes since the previous delta. Training waits while the
+    changes are copied; with an interval in steps, training also waits until the previous delta is
+    written. Another thread merges the last full checkpoint and its deltas into a new full
+    checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints are
+    removed.
 
     The callback runs after all other callbacks of a step, except `EarlyStopping`, `WeightAverage`
     and `RateSchedule`. Changes between steps, such as rows
@@ -95,8 +95,8 @@ class RecCheckpoint(Callback):
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
-            job, may write to the directory at a time. With several workers, the directory must be
-            in a file system that all workers share.
+            job, may write to the directory at the same time. With several workers, the directory
+            must be in a file system that all workers share.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
@@ -127,7 +127,7 @@ class RecCheckpoint(Callback):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or two arguments
-            exclude each other.
+            must not be set together.
 
     Example:
         >>> import tempfile
@@ -246,7 +246,7 @@ class RecCheckpoint(Callback):
         *,
         new_data: bool = False,
     ) -> int | None:
-        """Restore the newest state before training; all workers call this method together.
+        """Restore the newest state before training; call this method on all workers.
 
         Args:
             model: the RecModel or training cell, built in the same way as the saved model.
@@ -266,7 +266,7 @@ class RecCheckpoint(Callback):
         Raises:
             TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
-                the position in the data cannot be saved. The error is also raised if the model,
+                the position in the data cannot be saved. The error is also raised if the model, the
                 data or `states` do not match the checkpoint. The data do not match if they have a
                 position in a stream and the checkpoint has none, or if the checkpoint has a
                 position and the data have none.
@@ -338,9 +338,9 @@ class RecCheckpoint(Callback):
         """Open the directory and, for a new run, write the first checkpoint.
 
         Raises:
-            ValueError: the position in the data cannot be saved or is not the restored position; or
-                the directory belongs to another run. The error is also raised if a callback of
-                MindSpore has a state that cannot be saved.
+            ValueError: the position in the data cannot be saved, or the data are not at the
+                restored position; or the directory belongs to another run. The error is also raised
+                if a callback of MindSpore has a state that cannot be saved.
             OSError: the first checkpoint of the run cannot be written.
             RuntimeError: another process writes to the directory.
         """
@@ -376,7 +376,8 @@ class RecCheckpoint(Callback):
         """Take a snapshot if one is due.
 
         If the interval is in seconds and the previous snapshot is still being written, the snapshot
-        is taken after a later step. If the interval is in steps, training waits for the write.
+        is taken after a later step. If the interval is in steps, training waits until the previous
+        snapshot has been written.
 
         Raises:
             RuntimeError: rows in memory or in a tier have changed without an update.
@@ -394,7 +395,7 @@ class RecCheckpoint(Callback):
         """Save while a stream has no messages, if an interval has passed or a write has failed.
 
         While training waits for data, the training loop calls this method several times per second.
-        Several workers call this method together.
+        All workers call this method at the same time.
         """
         due = self._due_while_waiting
         save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
@@ -428,7 +429,7 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state, and wait until it is written.
+        """Save the last state, and wait until the state is written.
 
         If rows changed after the last step was saved, the rows are saved under the next step
         number. If table limits or dense weights changed after `restore()`, the changes are saved
@@ -479,8 +480,8 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # Save the state of the data after the last step's batch, because later batches may have
-        # been read already.
+        # Save the data's state after the batch of the last step, because later batches may already
+        # have been read.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
             self._callbacks.states()

@@ -58,11 +58,11 @@ def locked(root: Path, team: Team) -> Iterator[None]:
 
 
 def open_to_write(root: Path, newest: int) -> FileLock:
-    """Make and lock a run's directory, and remove temporary files of processes that have ended.
+    """Make and lock a run's directory; remove temporary files that ended processes have left.
 
     Args:
         root: the directory.
-        newest: step of the newest checkpoint of the run to continue; -1 for a new run.
+        newest: step of the newest checkpoint of the run; -1 for a new run.
 
     Returns:
         The lock of the directory; see `lock`.

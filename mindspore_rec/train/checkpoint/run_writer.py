@@ -51,7 +51,7 @@ class Save:
         rows: number of rows in the checkpoint.
         stall_seconds: seconds that training waited while the changes were copied. For the first
             checkpoint of a run, the seconds of writing are included.
-        write_seconds: seconds of writing, mostly in the background.
+        write_seconds: seconds that writing took, mostly in the background.
         bytes: size of the checkpoint's files.
     """
 
@@ -218,7 +218,7 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
-        The directory exists if syncing the rename failed and undoing the rename failed too. A
+        The directory of a failed delta exists if the rename could neither be synced nor undone. A
         predictor may already serve the delta, so the directory of the delta must not be removed.
         The failed delta must be the parent of the next delta, because a chain cannot contain two
         deltas with the same parent.

@@ -94,8 +94,8 @@ class TierRows:
         """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
-            RowDamagedError: a row has changed although no update has written the row. This error is
-                a RuntimeError.
+            RowDamagedError: a row has changed although no update has written the row.
+                RowDamagedError is a subclass of RuntimeError.
         """
         try:
             rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)

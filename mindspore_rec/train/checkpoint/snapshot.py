@@ -171,7 +171,7 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests that the tables keep.
+        """Store the digests of the tables' rows.
 
         The digests describe the state that includes this delta. Mark the tables first, then call
         this method. Because no row has changed since the copy, no digest has to be computed again.
@@ -179,7 +179,7 @@ class Delta:
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 
     def write(self, directory: Path) -> dict[str, Any]:
-        """Write the files; return the tables' manifest entries.
+        """Write the files; return the manifest's entries for the tables.
 
         Raises:
             OSError: a file cannot be written.

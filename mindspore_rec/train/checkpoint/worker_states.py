@@ -57,7 +57,7 @@ class WorkerStates:
             raise CheckpointError(f"{self._path} has other objects than other workers' files")
 
     def data(self) -> Any:
-        """Return the training data's state for loading; None if no state was saved."""
+        """Return the state to load into the training data; None if no state was saved."""
         if DATA not in self.names:
             return None
         return join_states([each[DATA] for each in self._objects])

@@ -22,7 +22,7 @@ __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 def batch_source(data: Any, argument: str = "data") -> BatchSource:
     """Return training data as a source of batches.
 
-    The training data may be one of the following objects.
+    `data` may be one of the following objects.
 
     * A `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged.
     * A `mindspore.dataset.Dataset` yields its batches.
@@ -66,9 +66,9 @@ class IterableBatches(BatchSource):
 
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
-            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
-            the order of the first batch. If a batch consists of rows, the columns of the batch are
-            Arrow arrays.
+            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are
+            returned in the order of the first batch's columns. If a batch consists of rows, the
+            columns of the batch are Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.
@@ -213,11 +213,10 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # The names are read only if needed, because MindSpore copies the pipeline to return the
-        # names.
+        # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, although Ctrl-C would then end a wait at
-        # once. In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
+        # The iterator does not run in a separate thread, where an error inside the pipeline would
+        # crash MindSpore 2.10. Therefore, Ctrl-C does not end a wait at once.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -259,7 +258,7 @@ class DatasetBatches(BatchSource):
             None if the data set has no shards; the rows of each batch must then be divided.
 
         Raises:
-            ValueError: the shards of the data set do not match the workers.
+            ValueError: `num_shards` or `shard_id` of the data set does not match the workers.
         """
         shards = _shards(self._dataset)
         if not shards:

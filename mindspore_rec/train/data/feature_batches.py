@@ -115,7 +115,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables in which iterating over this object sets the event time.
+        """Return the tables whose event time is set by iterating over this object.
 
         Raises:
             ValueError: a feature is the timestamp, but `tables` is None.
@@ -135,7 +135,7 @@ class FeatureBatches(BatchWrapper):
     def change(self, batch: Batch) -> Batch | None:
         """Convert the features to keys; return a new batch with the keys and the event time.
 
-        The result is None if `prepare` removed all rows of the batch.
+        The method returns None if `prepare` removed all rows of the batch.
         """
         made = self._of_dataset(batch) if self._inserted else self._of_rows(batch)
         prepared = self._insert.pipeline.reads() is None
@@ -167,7 +167,7 @@ class FeatureBatches(BatchWrapper):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the batches' columns; empty if unknown before the first batch."""
+        """Names of the batches' columns; empty if only the first batch can show the names."""
         names = self.source.column_names
         if self._inserted:
             place = len(self._insert.pipeline.column_names)
@@ -183,7 +183,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables in which to set the event time: the constructor's `tables`, if passed.
+        """Return the tables whose event time is set: the constructor's `tables` if it was passed.
 
         Args:
             tables: tables of the network that is trained.

@@ -38,7 +38,7 @@ class KeptBatches(BatchWrapper):
 
     Rows from files may be shuffled. First, all rows are read once, and the rows' events are sorted
     by time. Each row's history is then looked up in the sorted events and in the events of the
-    tables. Before its first batch, training writes the events of all rows to the tables.
+    tables. Before the first batch, training writes the events of all rows to the tables.
 
     An evaluation does not change the tables.
 
@@ -47,7 +47,7 @@ class KeptBatches(BatchWrapper):
         schema: the schema.
         tables: tables of the network, including the users' tables.
         rows: function that returns batches of all rows in their order, if the rows are from files.
-            Default: None, which means that the batches are from a stream.
+            Default: None, which means that the rows are from a stream.
         is_train: whether a training reads the batches. Default: True.
     """
 

@@ -34,10 +34,10 @@ class SchemaBatches(BatchWrapper):
     Args:
         source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.
         schema: the schema.
-        is_train: whether the batches are for training. Evaluations need no event time. Default:
-            True.
-        with_group: if True, an array `group` precedes the label: the keys of the rows' groups,
-            int64 ``[B]``. Default: False.
+        is_train: whether the batches are for training. Batches for evaluation need no event time.
+            Default: True.
+        with_group: if True, an array `group` comes before the label. The array contains the key of
+            each row's group, int64 ``[B]``. Default: False.
         weight: column of the source from which the array `weight` is made, if the schema has no
             weight column. Default: None.
 

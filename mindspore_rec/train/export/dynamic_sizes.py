@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes of an exported model that may vary: the number of rows, and the numbers of values.
 
-MindSpore exports a model for one size of each input. The exported sizes are unusual: `BATCH` for
-the rows, and a further prime for the values of each history. This module replaces these sizes by
-sizes that may vary.
+MindSpore exports a model for one size of each input. The exported sizes are unusual numbers:
+`BATCH` for the number of rows, and another prime for the number of values of each history. This
+module replaces these sizes by sizes that may vary.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _primes_above(least: int, count: int) -> list[int]:
 
 
 def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]) -> None:
-    """Change a model to accept inputs of any first size.
+    """Change a model so that the first dimension of its inputs may have any size.
 
     Args:
         model: the exported model.

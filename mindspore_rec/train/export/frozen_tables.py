@@ -52,7 +52,7 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the parameter names, so that a file has only one set of rows per table."""
+        """Leave the parameter names unchanged: a file then has only one set of rows per table."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of the ids."""

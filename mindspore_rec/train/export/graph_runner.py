@@ -28,8 +28,8 @@ class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
     If an operator raises an error, for example for an id outside a vocabulary, a MindSpore graph
-    can no longer return outputs. After an operator's error, the runner recompiles the graph for the
-    next call.
+    can no longer return outputs. If an operator has raised an error, the runner recompiles the
+    graph for the next call.
 
     Args:
         network: the network.

@@ -46,7 +46,7 @@ class LookupMark(nn.Cell):
         """Leave the parameter's name unchanged, because the name identifies the lookup."""
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return a Gather of the ids, always in float32, the dtype of exported networks."""
+        """Return a Gather of the ids in float32, the only dtype of exported networks."""
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Cut:
     """A lookup that was removed from a model.
 
     Each field is a name in the model: `mark` names the lookup's Parameter, `result` its output, and
-    `ids` its ids. For a lookup of bags, `offsets` and `weights` may also be set.
+    `ids` its ids. `offsets` and `weights` may be set if the lookup combines bags.
     """
 
     mark: str
@@ -97,7 +97,7 @@ def cut_lookups(
 def _bag(
     mark: str, rows: str, readers: Mapping[str, list[Any]], makers: Mapping[str, Any]
 ) -> tuple[str, str | None, str | None]:
-    """Return the names of the bags' result, offsets and weights in the exported model.
+    """Return the names of a bag's result, offsets and weights in the exported model.
 
     Args:
         mark: name of the lookup's Parameter.
@@ -124,7 +124,7 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the other input of a node whose two inputs include `name`."""
+    """Return the input of a node that is not `name`; the node has two inputs."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the network of a run, or a text that says why the export fails."""
+"""Write a run's network as ONNX; if the export fails, write a text with the reason instead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write the network of a run, or why this fails; replace an earlier network.
+    """Write a run's network as ONNX, or a text on why this fails; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.

@@ -42,7 +42,7 @@ class BatchColumns:
 
     @contextmanager
     def named(self, find_names: Callable[[], Sequence[str]]) -> Iterator[None]:
-        """Use the names from `find_names` inside the context.
+        """Inside the context, use the names that `find_names` returns.
 
         Args:
             find_names: function that returns names for batches without names, or an empty sequence.

@@ -79,7 +79,7 @@ def _own_sentence(text: str) -> str:
     """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
 
     Compiler errors contain the position in the network's code. In PyNative mode, the traceback
-    shows this position.
+    shows the position in the network's code.
     """
     stack = _STACK.search(text)
     if stack is None or "Net Construct Code" in text:

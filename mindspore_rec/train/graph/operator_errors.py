@@ -6,7 +6,7 @@ failed, MindSpore refuses to run the graph again, although the table is unchange
 messages and to repair graphs, this module wraps the function with which MindSpore runs a Cell's
 graph. The exception's message is the operator's message; the exception's attribute `mindspore_text`
 is MindSpore's message. The next call of the cell recompiles the graph. MindSpore's error has no
-specific type, so the module reads the error's text.
+specific type, so this module reads the text of the error.
 """
 
 from __future__ import annotations

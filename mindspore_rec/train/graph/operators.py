@@ -56,7 +56,7 @@ set_engine(MindSporeEngine())
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Users pass the keys to these operators, so their calls raise errors at once.
+# Users pass keys to these operators, so each call raises its errors at once.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -67,10 +67,10 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """Operator of the native library; outside a graph, it also accepts NumPy arrays.
+    """Operator of the native library; a call outside a graph also accepts NumPy arrays.
 
-    A call also initialises lazily initialised Tensors; MindSpore itself initialises only the inputs
-    of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
+    A call also initializes Tensors whose initialization was delayed; MindSpore itself initializes
+    only the inputs of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
     """
 
     raises_at_once = False  # whether a call outside a graph waits for its own errors
@@ -88,7 +88,7 @@ class TableOperator(ops.Custom):
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Set an attribute that differs if operators of one function differ in output dtypes.
+        """Set an attribute that distinguishes operators of one function by their output dtypes.
 
         PyNative mode caches the output dtypes by the function and the attributes of an operator.
         Without the attribute, an operator would use the cached dtypes of another operator.
@@ -210,5 +210,5 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Return the number of threads that one table operator uses."""
+    """Return the number of threads that each table operator uses."""
     return int(_native.get_num_threads())

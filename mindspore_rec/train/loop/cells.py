@@ -44,7 +44,7 @@ def _check_axes(prediction: int, label: int) -> None:
 
 
 class _OfClasses:
-    """Base of cells that reject labels outside the prediction's classes in PyNative mode.
+    """Base class of cells that, in PyNative mode, reject labels outside the prediction's classes.
 
     In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
     may crash. In graph mode, MindSpore raises the operator's own error.
@@ -89,7 +89,7 @@ def label_scale_of(network: nn.Cell) -> LabelScale | None:
 
 
 def of_members(column: Tensor, members: int) -> Tensor:
-    """Return the labels or weights `[B, ...]`, repeated for each member.
+    """Return the labels or weights `[B, ...]`, with all rows repeated for each member.
 
     Example:
         >>> of_members(Tensor([[0.0], [1.0]]), 2).asnumpy().ravel().tolist()

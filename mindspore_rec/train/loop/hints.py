@@ -129,7 +129,7 @@ def hint_untrained(network: nn.Cell) -> bool:
 
 
 def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
-    """Warn about ids far outside an embedding's vocabulary; their embeddings may be zeros.
+    """Warn if ids are far outside an embedding's vocabulary; their embeddings may be zeros.
 
     Networks that also have a hash table are not checked, because their ids may belong to the hash
     table.

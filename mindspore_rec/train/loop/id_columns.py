@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids as a contiguous array, or None if the batch lacks the fields."""
+        """Return the ids as a contiguous array; None if the batch lacks the window's fields."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -101,7 +101,7 @@ class IdColumns:
         )
 
     def ids(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the ids by table name, for the tables whose ids are known.
+        """Return the ids of a batch by table name, for tables whose ids are known.
 
         Args:
             columns: columns of one batch.
@@ -221,7 +221,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return all id columns concatenated along the fields, or None for fewer than two columns."""
+    """Return all id columns, concatenated along the fields; None if there are fewer than two."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

@@ -237,7 +237,7 @@ class TrainLoop:
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
-        """Tell callbacks that training is waiting for data."""
+        """Call `on_train_wait` of the callbacks, because training is waiting for data."""
         for callback in self._run.list_callback:
             waits = getattr(callback, "on_train_wait", None)
             if waits is not None:
@@ -288,7 +288,7 @@ class TrainLoop:
         self._callbacks.on_train_step_end(self._context)
 
     def _check_rates(self) -> None:
-        """Check that the next step has a learning rate; at the first step, check all steps."""
+        """Check that the next step has a learning rate; before the first step, check all steps."""
         run = self._run
         if run.cur_step_num == 0:
             left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
@@ -323,7 +323,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return why the data ended on any worker, or ''."""
+        """Return the reason why the data ended on any of the workers; '' if there is no reason."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:

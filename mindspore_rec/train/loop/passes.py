@@ -35,7 +35,7 @@ _OTHERS = "for other data, which begin at their start, say restore(model, data, 
 
 
 class Passes:
-    """Position in the passes over training data, so that a checkpoint can resume within a pass.
+    """Position within a pass over the training data, for checkpoints that resume there.
 
     Positions are recorded only after a call of `keep`. To record positions, the class computes a
     digest of each batch.
@@ -98,7 +98,7 @@ class Passes:
     # ---- for checkpoints
 
     def keep(self) -> None:
-        """Record the position of each batch from now on, for `state`."""
+        """From now on, record the position of each batch, so that `state` can return it."""
         self._kept = True
         self._length = self._source.length
 
@@ -318,7 +318,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return the digest of the undivided batch if known, otherwise the digest of `batch`."""
+        """Return the digest of the undivided batch if it is known, else the digest of `batch`."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -414,7 +414,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all random generators to `generators` in the context; restore their states at the end."""
+    """Set the random generators to `generators`; after the context, restore their old states."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

@@ -4,8 +4,8 @@
 `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run their lookups on the host. A table's
 optimizer step runs on the host, where the rows are stored. The optimizer's `target = "CPU"` moves
 the update of dense parameters to the host. All parts of the model that are not listed above run on
-the device. With `set_dense_device`, dense layers that run as operators run on a GPU.
-`set_dense_device` does not move any other part.
+the device. `set_dense_device` moves dense layers that run as operators to a GPU, and moves no other
+part.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PlacementReport:
     """Placements of all operators of a model; `print` shows the placements as a table.
 
     Args:
-        rows: one placement per operator.
+        rows: sequence with one `Placement` for each operator.
 
     Example:
         >>> print(PlacementReport((Placement("EmbeddingLookup", "ads", "host", 2, 3.0),)))
@@ -215,7 +215,7 @@ class PlacementMonitor(Callback):
         self._before: dict[str, _Times] = {}
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Start counting calls and times."""
+        """Start the counts of calls and times from 0."""
         self._restart(run_context.original_args().network)
 
     def on_train_step_end(self, run_context: RunContext) -> None:

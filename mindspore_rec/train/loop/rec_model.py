@@ -71,10 +71,10 @@ class RecModel(ModelEvaluation):
 
     A `RecModel` is a `mindspore.train.Model` with these differences:
 
-    * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
-      of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
-      column is the label and all other columns are the network's inputs. The data may be endless,
-      because the model never needs their size.
+    * The data may be a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any
+      iterable of whole batches. A batch is a tuple or dict of NumPy arrays. With `loss_fn`, a
+      batch's last column is the label and all other columns are the network's inputs. The data may
+      be endless, because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
     * Training updates the tables; evaluation and prediction never change the tables. Before the
@@ -95,10 +95,10 @@ class RecModel(ModelEvaluation):
             network was not made from a schema with labels, the cell computes the loss. If both
             `loss_fn` and `optimizer` are None, the cell may be a whole train step.
         loss_fn: cell that computes the loss from prediction and label. Default: None. If the
-            network was made from a schema with labels, None means the loss of these labels. Labels
-            with two values have the log loss. Labels that are numbers have half of the squared
-            error, in standard deviations of the label. If rows have weights, the loss of a row is
-            multiplied by the row's weight.
+            network was made from a schema with labels, None means the loss of these labels. For
+            labels with two values, the loss is the log loss. For labels that are numbers, the loss
+            is half of the squared error, in standard deviations of the label. If rows have weights,
+            the loss of a row is multiplied by the row's weight.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
@@ -109,8 +109,8 @@ class RecModel(ModelEvaluation):
             'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
             'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
             have weights, all metrics that are chosen by name use the weights, except 'gauc'.
-        eval_network: evaluation network as for `Model`. Default: None, which means `network`
-            combined with `loss_fn`.
+        eval_network: evaluation network as for `Model`. Default: None, which means a network that
+            combines `network` and `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
             bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
@@ -130,13 +130,14 @@ class RecModel(ModelEvaluation):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. The function is required for a table whose cache
-            prefetches rows and whose ids the network computes. Set the attribute before training.
+            prefetches rows and whose ids the network computes. Set `prefetch_ids` before training.
             Default: None, which suffices if the batch contains all ids, as columns or as fields of
             columns. If `prefetch_ids` is None, the first training step shows which columns contain
             each table's ids.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or not supported.
+        TypeError, ValueError: an argument is of the wrong type, or has a value that is not
+            supported.
         RuntimeError: the optimizer does not update a table, or a parallel mode is on.
 
     The class is modelled on `mindspore_rec.RecModel` of MindRec 0.3.
@@ -512,7 +513,7 @@ class RecModel(ModelEvaluation):
         If a cache prefetches, a batch is trained on only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
         `StreamingDataset`, the batch is trained on earlier if the stream has no further rows yet.
-        For other data that come with pauses, use a small `CacheConfig.prefetch`.
+        If other data come with pauses, use a small `CacheConfig.prefetch`.
 
         Returns:
             Summary of the run.
@@ -545,8 +546,8 @@ class RecModel(ModelEvaluation):
     def batches(self, rows: Any, batch_size: int | None = None) -> BatchSource:
         """Return training batches of rows, for a network that was made from a schema.
 
-        `train` and `fit` convert rows to batches themselves. Call `batches` if another function,
-        such as `RecCheckpoint.restore`, also needs the batches.
+        `train` and `fit` convert rows to batches automatically. Call `batches` if you also pass the
+        batches to another function, such as `RecCheckpoint.restore`.
 
         Args:
             rows: a `mindspore_rec.data.Rows`, the batches of a `Rows`, a DataFrame, or an Arrow
@@ -755,7 +756,7 @@ class RecModel(ModelEvaluation):
             return self._predict_arrays(*predict_data)
 
     def predict_after(self, *events: Any) -> Callable[[Any], np.ndarray]:
-        """Return a function like `predict` that adds the events of further rows to histories.
+        """Return a function like `predict` whose histories also contain the events of other rows.
 
         If the library keeps histories from rows, the histories in `predict` contain only events of
         the training. The returned function also uses the events in `events`. If `events` are the

@@ -83,7 +83,7 @@ class SchemaLossCell(nn.Cell):
 
     Args:
         network: cell that computes the predictions from the first arrays of a batch.
-        loss_fn: the loss of `loss_of`.
+        loss_fn: the loss that `loss_of` returns.
         schema: the schema.
 
     Inputs:
@@ -118,7 +118,7 @@ class SchemaEvalCell(nn.Cell):
 
     Args:
         network: cell that computes the predictions from the first arrays of a batch.
-        loss_fn: the loss of `loss_of`.
+        loss_fn: the loss that `loss_of` returns.
         schema: the schema.
         has_group: whether the second-to-last array is the group.
 
@@ -154,6 +154,6 @@ class SchemaEvalCell(nn.Cell):
         return (loss, prediction, label, *groups, weight)
 
     def names(self, outputs: int) -> tuple[str, ...]:
-        """Return the names of the outputs; `outputs` is the number of outputs."""
+        """Return the names of the first `outputs` outputs."""
         groups = ("group",) * self.groups
         return ("loss", "prediction", "label", *groups, "weight")[:outputs]

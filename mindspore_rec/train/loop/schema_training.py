@@ -66,7 +66,7 @@ def is_raw(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str | None:
-    """Return, for a path or a Series, a text on how to make rows from it; None for other data."""
+    """If `data` is a path or a Series, return a text on how to get rows from it; else None."""
     if isinstance(data, (str, os.PathLike)):
         return f"the path {os.fspath(data)!r}: mindspore_rec.data.read(path) has its rows"
     if type(data).__name__ == "Series":
@@ -102,11 +102,11 @@ class SchemaTraining:
     Args:
         network: the network.
         schema: the schema of the network.
-        own_loss: whether the user chose the loss.
+        own_loss: whether the user passed a loss.
         own_metrics: whether the user passed metric objects instead of names of metrics.
 
     Raises:
-        ValueError: the user chose the loss, and the schema has a weight.
+        ValueError: the user passed a loss although the schema has a weight.
     """
 
     def __init__(self, network: nn.Cell, schema: Schema, own_loss: bool, own_metrics: bool) -> None:
@@ -136,7 +136,7 @@ class SchemaTraining:
         return self.schema.group is not None and any(isinstance(each, GAUC) for each in values)
 
     def weigh(self, metrics: Any, names: Sequence[str]) -> None:
-        """Make metrics that were chosen by name use the rows' weights, if the rows have weights.
+        """If the rows have weights, make metrics that were chosen by name use the weights.
 
         Args:
             metrics: metrics of the model, by name.
@@ -174,8 +174,9 @@ class SchemaTraining:
         Raises:
             TypeError: the data are a path or one row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
-                thinned and the loss or a metric ignores their weights; or `batch_size` is out of
-                range or not None although the data have a batch size.
+                thinned and the loss or a metric ignores the rows' weights. The error is also raised
+                if `batch_size` is out of range, or if `batch_size` is not None although the data
+                have a batch size.
         """
         made = self._batches(data, argument, metrics, is_train, batch_size)
         if not self.schema.pipeline.kept:
@@ -253,7 +254,7 @@ class SchemaTraining:
     # ---- predictions
 
     def tables_after(self, events: Sequence[Any]) -> dict[str, Any]:
-        """Return the network's tables; logs of events replace the tables with users' events.
+        """Return the network's tables, but replace each table of users by a log of events.
 
         Args:
             events: logs of events, as rows of raw columns.
@@ -272,7 +273,7 @@ class SchemaTraining:
 
         Args:
             data: raw rows.
-            call: function that returns the network's output for its inputs.
+            call: function that takes the network's inputs and returns the network's output.
             tables: tables in which histories are looked up. Default: the network's.
 
         Returns:

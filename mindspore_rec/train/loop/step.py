@@ -17,7 +17,7 @@ __all__ = ["TrainStep"]
 
 
 class ScaledLoss(nn.Cell):
-    """Computes a network's loss times a loss scale, the value that a train step differentiates.
+    """Computes the loss of a network times `loss_scale`; a train step differentiates the product.
 
     Args:
         network: cell that returns the loss.
@@ -103,8 +103,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # Differentiate a cell instead of a method, because MindSpore would never free the method's
-        # object and the network's tables.
+        # Differentiate a cell and not a method, because MindSpore would never free the method's
+        # object, and thus never free the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

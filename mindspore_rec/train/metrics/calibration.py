@@ -69,8 +69,8 @@ class Calibration(BinaryMetric):
     def reliability_curve(self) -> ReliabilityCurve:
         """Return the predicted and observed rates for each bin of predicted probability.
 
-        If the metric is weighted, `rows` of the curve are the sums of the rows' weights, rounded
-        down to whole numbers.
+        If the metric is weighted, `rows` of the curve contains the sum of the rows' weights in each
+        bin, rounded down to a whole number.
 
         Raises:
             RuntimeError: no rows have been added.

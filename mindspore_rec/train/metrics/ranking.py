@@ -207,8 +207,8 @@ class MRR(RankingMetric):
     For definition, source and ties, see `mindspore_rec.metrics.functional.mean_reciprocal_rank`.
 
     Args:
-        k: number of items at the top of a ranking; a row without a target among them counts 0.
-            Default: None, which means all items.
+        k: number of items at the top of a ranking; a row without a target among these items counts
+            as 0. Default: None, which means all items.
 
     Inputs of ``update``: as in :class:`Recall`.
 

@@ -22,7 +22,7 @@ _ZEROS = (-1, 0)  # place of a candidate's part that no column has
 
 
 class Candidates(nn.Cell):
-    """Pair the events of each history with the row's candidate, the item that is scored.
+    """Pair the events of each history with the candidate, the item that the row scores.
 
     The vector of an event is the concatenation of the vectors of the event's keys: first the key in
     the history's column, then the keys in the side columns. The candidate's vector is the
@@ -74,7 +74,7 @@ class Candidates(nn.Cell):
         self.joins = nn.CellList([join_columns(len(of)) for of in values])
 
     def construct(self, parts: Any, arrays: Any) -> Any:
-        """Return candidates, values and offsets of each history."""
+        """Return, for each history, the candidates, the values and the offsets."""
         looked_up = self.lookup(arrays)
         made: Any = ()
         for k in range(len(self.offsets)):
@@ -96,7 +96,7 @@ class Candidates(nn.Cell):
 
 
 def _places(schema: Schema) -> dict[str, tuple[int, int]]:
-    """Return, by field name, the part of an InputLayer's output and the index in that part."""
+    """Return each field's part of an InputLayer's output, and its index there, by field name."""
     places = {}
     part = 0
     for table in schema.tables:
@@ -118,10 +118,10 @@ def _sharing(schema: Schema, column: Column) -> Iterator[Field]:
 
 
 def _match(schema: Schema, column: Column, model: str) -> Field | None:
-    """Return the field with the candidate's key for a history's column, or None.
+    """Return the field with the key of a history column's candidate; None if no field has it.
 
     Raises:
-        ValueError: there are several.
+        ValueError: several fields have the key.
     """
     columns = list(_sharing(schema, column))
     if len(columns) > 1:

@@ -60,7 +60,8 @@ class DCNv2(Network):
         cross: the cross network. The text 'matrix' selects a `CrossNetV2` beside the perceptron;
             the text 'stacked_matrix' selects a `CrossNetV2` below the perceptron. A `CrossMixture`,
             or a mapping of its fields, selects a `CrossNetMix`. The texts 'mixture' and
-            'stacked_mixture' select a `CrossNetMix` with default fields. Default: 'matrix'.
+            'stacked_mixture' select a `CrossNetMix` with the default settings of `CrossMixture`.
+            Default: 'matrix'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

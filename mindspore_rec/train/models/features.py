@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features: the description of a network's data; it makes the cells that read the data."""
+"""Features: describes a network's data, and makes the cells that read the data."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class HistoryLookup(nn.Cell):
     """Look up the values of the histories of a schema, in the tables of an `InputLayer`.
 
     Columns with the same `table` share rows: an item has the same vector in a history and in `ids`.
-    The number of values may change from call to call, and may be 0.
+    The number of values in a history may change from batch to batch, and may be 0.
 
     Args:
         inputs: the first cell of a network that was made from a schema.

@@ -15,7 +15,7 @@ __all__ = ["HSTU"]
 
 
 class HSTU(NextItemNetwork):
-    r"""HSTU: the state of a history, from attention without softmax, times the scored item.
+    r"""HSTU: product of a history's state, from attention without softmax, and an item's vector.
 
     The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
 
@@ -41,8 +41,8 @@ class HSTU(NextItemNetwork):
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
         time_buckets: number of time buckets in a block, each with a learned bias, 0 to 48. The
-            buckets are the same as in `HistoryTransformer`. Default: 32; the last bias is for
-            differences of 2**30 and more.
+            buckets are the same as in `HistoryTransformer`. Default: 32, with which the last bias
+            is for differences of 2**30 and more.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'hstu'.
         seed: seed of the tables' initial values. Default: 0.

@@ -20,7 +20,7 @@ NUMBERS = ("concat", "embed", "piecewise", "periodic")
 
 
 class InputLayer(nn.Cell):
-    r"""Embed the fields of a row as vectors, and return the parts of the row.
+    r"""Return the parts of a row: the vectors of fields, and the numbers or vectors of numbers.
 
     With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
     With 'embed', each number is a field with its own vector, which is scaled by the number,
@@ -53,7 +53,7 @@ class InputLayer(nn.Cell):
 
     Attributes:
         vectors_of_parts: number of vectors in each part that has vectors; these parts come first.
-        fields: number of vectors in a row: F with 'concat', otherwise F + N.
+        fields: number of vectors in a row: the number F of fields with 'concat', otherwise F + N.
         dim: number of floats in the vector of a number.
         widths: number of floats in each part of a row.
         width: number of floats in the whole row.
@@ -117,7 +117,7 @@ class InputLayer(nn.Cell):
 
 
 def numbers_as_vectors(kind: str, numbers: int, dim: int, std: float) -> Any:
-    """Return the cell that makes a vector of each number.
+    """Return the cell that computes a vector for each number.
 
     Args:
         kind: 'embed', 'piecewise' or 'periodic'.
@@ -135,7 +135,7 @@ class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
     The weights of ids start at 0. For a list of ids, :math:`w_{i_f}` is the mean of the weights.
-    Without numbers, the linear model has no bias b, since the rest of the network has a bias.
+    Without numbers, the linear model has no bias b, because the rest of the network has a bias.
 
     Args:
         features: description of the arrays, such as the attribute `features` of a `Network`.
@@ -164,7 +164,7 @@ class FirstOrder(nn.Cell):
             self.numbers = nn.Dense(features.numbers, 1, weight_init="zeros")
 
     def start_at_zero(self) -> None:
-        """Set the bias to 0, so that the output of an untrained cell is 0."""
+        """Set the bias to 0, so that an untrained cell returns 0."""
         if self.has_numbers:
             self.numbers.bias.set_data(ops.zeros((1,)))
 

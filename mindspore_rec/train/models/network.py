@@ -65,8 +65,8 @@ class Network(nn.Cell):
             and contains the logits of one member after the other.
 
     Attributes:
-        schema: a copy of the schema; None if the network was made from other features. The scales
-            of the copy learn when the network is trained.
+        schema: a copy of the schema; None if the network was made from a `Features`. The scales of
+            the copy learn when the network is trained.
         features: the description of the arrays; its methods make the cells that read the arrays.
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
@@ -79,8 +79,8 @@ class Network(nn.Cell):
             schema is a number.
         users: tables with the last events of each user, one table for each `KeptHistoryColumn`;
             missing if the schema has no `KeptHistoryColumn`.
-        varying_inputs: True if the schema has histories; the number of their values differs from
-            batch to batch.
+        varying_inputs: True if the schema has histories, because the number of values in histories
+            differs from batch to batch.
 
     Raises:
         TypeError: `schema` is neither a `Schema` nor a `Features`, or the derived class does not
@@ -188,8 +188,9 @@ class Network(nn.Cell):
     def is_started(self) -> bool:
         """True if the label scale was set or, in a network without one, if a last bias is not 0.
 
-        Training, loading and `start_at` set these values. But if `start_at` sets the last biases
-        for rates of 0.5, the biases are 0, so the property stays False.
+        Training, loading a checkpoint and `start_at` set the label scale and the last biases. If
+        `start_at` sets the last biases for rates of 0.5, the biases are 0, and the property stays
+        False.
         """
         if self.label_scale is not None:
             return self.label_scale.is_set
@@ -199,13 +200,13 @@ class Network(nn.Cell):
         """Make an untrained network predict approximately each label's mean, in the label's unit.
 
         In training, the network then learns only how rows differ from the mean. `RecModel` calls
-        this method if it trains a new network on rows. A program that trains a network on a stream
+        `start_at` if it trains a new network on rows. A program that trains a network on a stream
         may call this method too.
 
         Args:
             means: mean of each label; for a label with two values, the share of rows with label 1.
-            deviations: standard deviation of each label, at least 0. The values for labels with two
-                values are not used.
+            deviations: standard deviation of each label, at least 0. For labels with two values,
+                the deviations are not used.
 
         Raises:
             ValueError: there is not one value for each label, a mean or deviation is not finite, or
@@ -228,7 +229,7 @@ class Network(nn.Cell):
             bias.set_data(Tensor(np.full(bias.shape, value, np.float32), ms.float32))
 
     def recipe(self) -> dict[str, Any]:
-        """Return JSON values that describe how the network was made from its schema.
+        """Return JSON values that describe how to make the network from its schema.
 
         `mindspore_rec.models.build` makes a new network from the returned values.
 

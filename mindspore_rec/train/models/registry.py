@@ -42,7 +42,8 @@ def get(model: str) -> type[Any]:
 
     Args:
         model: a name that `names` returns, a class in a file, such as 'my_file.py:MyNet', or a
-            class in a module, such as 'my_package.nets:MyNet'. A file is run as a module.
+            class in a module, such as 'my_package.nets:MyNet'. If the class is in a file, the file
+            is run as a module.
 
     Raises:
         TypeError: `model` is not a text, or the class does not derive from `Network`.
@@ -85,7 +86,7 @@ def register(name: str, kind: _Kind | None = None) -> Any:
             returned.
 
     Returns:
-        The class, or a decorator if `kind` is None.
+        The class; if `kind` is None, a class decorator.
 
     Raises:
         TypeError: the class does not derive from `Network`.
@@ -135,8 +136,8 @@ def build(
     """Return the network of a recipe.
 
     Args:
-        recipe: mapping with the name of the model (`model`, as for `get`) and optionally its
-            `settings`, its `name` and its `seed`, as `Network.recipe` returns it.
+        recipe: mapping with the name of the model under the key `model`, and optionally `settings`,
+            `name` and `seed`. `Network.recipe` returns such a mapping.
         schema: the `Schema` of the data.
         name: prefix of the tables' names. Default: the name in the recipe, or the model's default
             name if the recipe has no name.
@@ -216,7 +217,7 @@ def _checked(model: str, kind: Any) -> type[Network]:
 
 
 def _instead(word: str, known: Any, title: str) -> str:
-    """Return the end of a message about an unknown word: the nearest known word, and all words."""
+    """Return the end of a message about an unknown word: the most similar word and all words."""
     near: Callable[..., list[str]] = difflib.get_close_matches
     best = near(word, list(known), 1)
     meant = f"; did you mean {best[0]!r}?" if best else "."

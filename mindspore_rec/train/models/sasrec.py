@@ -27,8 +27,8 @@ class SASRec(NextItemNetwork):
     :math:`s_h` is the output of the blocks for the newest event, 0 for an empty history. A block is
     a `HistoryTransformer`, and the first block adds the vectors of positions. A matrix maps the
     row's other columns, x, to a vector that is added to the state. The linear part w has one weight
-    for each id and one weight for each number of the row. The candidate has a weight too, which
-    expresses the item's popularity.
+    for each id and one weight for each number of the row. The candidate also has a weight, which
+    expresses how popular the item is.
 
     If the other columns describe the user and not the item, an item's score is a product of two
     vectors plus the item's weight. One vector depends on the user, the other vector on the item.
@@ -49,8 +49,8 @@ class SASRec(NextItemNetwork):
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.
-        positions: number of learned vectors of positions, 0 for none. The newest event has the
-            first vector. Default: None, which means the `length` of the history.
+        positions: number of learned vectors of positions; 0 if positions have no vectors. The first
+            vector is for the newest event. Default: None, which means the `length` of the history.
         dropout: dropout of the blocks, in [0, 1). Default: 0.0.
         name: prefix of the tables' names. Default: 'sasrec'.
         seed: seed of the tables' initial values. Default: 0.
@@ -116,7 +116,7 @@ class SASRec(NextItemNetwork):
 
 
 class _Block(nn.Cell):
-    """A `HistoryTransformer` that reads no times."""
+    """`HistoryTransformer` as a block, which reads no times."""
 
     def __init__(self, dim: int, heads: int, positions: int, dropout: float) -> None:
         super().__init__()

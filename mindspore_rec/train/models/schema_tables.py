@@ -40,7 +40,7 @@ class Window(NamedTuple):
 
 
 def windows_of(schema: Schema) -> Iterator[Window]:
-    """Yield the columns of each lookup, in the order of the fields.
+    """For each lookup, yield the columns that the lookup reads, in the order of the fields.
 
     The columns of a table's single keys are consecutive, and come before the table's bags.
     """

@@ -89,7 +89,7 @@ class Served(nn.Cell):
             array = inputs[k]
             if self.counted[k] >= 0:
                 ones = ops.ones_like(inputs[self.counted[k]]).astype(ms.int64)
-                # In MindSpore, the sum of 0 elements may be any number, so a 0 is added.
+                # MindSpore's sum over no elements may be any number, so a 0 is appended.
                 count = ops.concat((ones, self.zero), 0).sum(0, keepdims=True)
                 array = ops.concat((array, count), 0)
             made += (array,)

@@ -22,7 +22,7 @@ _HIGHEST_RANK = 8192
 
 
 class CrossNetMix(CrossLayers):
-    r"""Cross network of DCN-V2 in which each layer's map is a mixture of low-rank experts.
+    r"""Cross network of DCN-V2 with a mixture of low-rank experts in each layer.
 
     .. math::
         x_{l+1} = \sum_{e=1}^{E} g(x_l)_e \, x_0 \odot (U_l^e \, h_l^e(x_l) + b_l) + x_l, \quad
@@ -34,11 +34,11 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = a(C_l^e \, a({V_l^e}^\top x)), \quad \text{or without one} \quad
         h_l^e(x) = {V_l^e}^\top x
 
-    Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
-    of `[rank, rank]`. All layers share the gates G, a matrix `[experts, in_features]` without bias;
-    a network with one expert per layer has no gates. Every matrix starts with the normal
-    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert. Biases
-    start with 0. `mindspore.set_seed` seeds the initialization.
+    Each expert in each layer has its own matrices :math:`U, V`, `[in_features, rank]`, and
+    :math:`C`, `[rank, rank]`. All layers share the gates G, a matrix `[experts, in_features]`
+    without bias; a network with one expert per layer has no gates. Every matrix starts with the
+    normal initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert.
+    Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
     In a layer, one matrix product multiplies by all V, and one matrix product by all U. Each expert
     has a separate matrix product by its C. On the CPU one operator computes all layers, forward and
@@ -139,8 +139,8 @@ class CrossNetMix(CrossLayers):
             units = mixture.activation(ops.transpose(units, (1, 0, 2)))
         if self.experts > 1:
             units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
-        # The product with U also sums over the experts. The gates sum to 1 over the experts, so the
-        # bias is added only once.
+        # The product with U also computes the sum over the experts. The gates sum to 1 over the
+        # experts, so the bias is added only once.
         units = self.factor(units.reshape((-1, self.experts * self.rank)))
         return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 

@@ -68,8 +68,8 @@ def shared_table(table: Any, embedding_size: int, describing: list[str]) -> Hash
 
     Raises:
         TypeError: `table` is not a HashTable.
-        ValueError: an argument describes a new table, or `embedding_size` differs from the table's
-            row size.
+        ValueError: an argument besides `table` describes a new table, or `embedding_size` differs
+            from the table's row size.
     """
     if not isinstance(table, HashTable):
         raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")

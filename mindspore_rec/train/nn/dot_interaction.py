@@ -43,7 +43,7 @@ class DotInteraction(FusedLayer):
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.
-        dense: float32 Tensor `[B, embedding_dim]`; only if the cell's `dense` is True.
+        dense: float32 Tensor `[B, embedding_dim]`, an input only if the cell's `dense` is True.
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
@@ -113,13 +113,13 @@ class DotInteraction(FusedLayer):
         return self._run_fused(self.joined(inputs))
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs in the order of the fused operator: the dense vector first."""
+        """Return the inputs in the fused operator's order: first the dense vector."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the dot products to a program, and return their columns."""
+        """Add the dot products to a program, and return the columns of the dot products."""
         return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 

@@ -52,7 +52,8 @@ def _uses(
 ) -> Iterator[tuple[str, list[_Input]]]:
     """For each use of a mark, yield the name of its output and its remaining inputs.
 
-    Several uses may share their first sums, because MindSpore merges equal nodes.
+    Several uses of a mark may have their first sums in common, because MindSpore merges equal
+    nodes.
 
     Args:
         node: node that computes the sum up to input k.

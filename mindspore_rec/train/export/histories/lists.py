@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX nodes about lists: the list and the place of each value, and blocks of padded lists.
+"""ONNX nodes for lists: the list and the index of each value, and blocks of padded lists.
 
 Offsets are int64 `[B + 1]`. N is the number of values, which is the last offset.
 """

@@ -58,7 +58,7 @@ class Mark(nn.Cell):
 
 
 class Marks:
-    """The marks of a network.
+    """All marks of a network during an export.
 
     Attributes:
         made: the marks in the order of their numbers.

@@ -109,14 +109,14 @@ class Nodes:
         return self.concat(x, self.filled(shape, 0, dtype))
 
     def repeat(self, count: str, first: str, body: Callable[[Nodes, str], str]) -> str:
-        """Run a body several times, and append the rows that it returns.
+        """Run a body several times, and append the rows of each run.
 
         Args:
             count: number of runs, int64 `[1]`.
             first: float32 `[0, width]`, the empty array to which the rows are appended.
             body: function that builds the body from new `Nodes` and the number of the run, int64
-                `[1]`. The body may read all names that were built before. `body` returns rows,
-                float32 `[n, width]`.
+                `[1]`. The body may read the names of all nodes that were built before. `body`
+                returns rows, float32 `[n, width]`.
         """
         from onnx import TensorProto, helper
 

@@ -28,7 +28,7 @@ def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax
         softmax: whether the weights are the softmax of each list's scores.
 
     Returns:
-        Name of float32 `[B, width]`, 0 for an empty list.
+        Name of a float32 tensor `[B, width]`; the row of an empty list is 0.
     """
     lists = Lists(nodes, offsets)
     width = nodes.size(values, 1)

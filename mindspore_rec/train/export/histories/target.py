@@ -19,8 +19,8 @@ __all__ = ["TargetRows"]
 class TargetRows(nn.Cell):
     """Stand-in for `TargetAttention`, made from the cell's parameters.
 
-    The names of the parameters tell the layers: `weight`, `bias` and `activation` belong to the
-    first layer, and `layers.0`, `layers.1` and so on are the further layers and activations.
+    The names of the parameters show the layers: `weight`, `bias` and `activation` belong to the
+    first layer; `layers.0`, `layers.1` and so on contain the other layers and activations.
 
     Args:
         cell: the cell.
