@@ -146,7 +146,7 @@ class _States:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the memory that all processes share."""
+        """Number of bytes in the memory that all processes share."""
         return self._memory.bytes_held()
 
     def digests(self, parts: int) -> StateDigests:

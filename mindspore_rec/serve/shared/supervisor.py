@@ -4,7 +4,7 @@
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also creates the listening socket and the memory
 for the rows. The memory and the socket exist as long as the supervisor runs, even if a process
-ends. After the start, the supervisor only waits until a process ends.
+ends. After the supervisor has started the processes, it only waits until a process ends.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; if memory is short, also a limit that may be the cause."""
+    """Return an error's name and text; if memory was short, also a limit that may be the cause."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):

@@ -36,7 +36,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
 
 
 def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
-    """Return the values for keys without a row, float32 `[dim]`."""
+    """Return the values that a lookup returns for keys without a row, float32 `[dim]`."""
     if arguments.get("vocabulary", 0):
         return np.zeros(arguments["dim"], np.float32)  # every id has a row
     table = ServedTable(arguments, key_dtype)

@@ -294,7 +294,7 @@ def _news(report: dict[str, Any]) -> list[Any]:
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:
-    """Return a chain's damaged checkpoint; if there is none, return the chain's last checkpoint.
+    """Return the damaged checkpoint of a chain, or the last checkpoint if none is damaged.
 
     Raises:
         FileNotFoundError: a checkpoint was removed while it was read.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callback for admission by count when the training data are read several times."""
+"""CountFirstEpoch: callback for admission by count if the data are read several times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CountFirstEpoch(Callback):
 
     Raises:
         TypeError, ValueError: `steps` is of the wrong type or out of range.
-        ValueError: no table of the network admits by count (raised when training begins).
+        ValueError: no table of the network has an admission by count (raised when training begins).
 
     Example:
         >>> import mindspore as ms

@@ -160,7 +160,7 @@ class WeightAverage(ResumedCallback):
 
 @contextmanager
 def averaged_weights(run_context: RunContext) -> Iterator[None]:
-    """Return a context in which the model uses the averages of the training's `WeightAverage`.
+    """Return a context in which the model's weights are the averages of a `WeightAverage`.
 
     Args:
         run_context: argument of a callback's method.

@@ -30,9 +30,10 @@ class EvictCallback(Callback):
     Each eviction includes all tables that were made with `Eviction(..., trigger="callback")`, even
     if only one table is too large. The age of a row is measured when the callback evicts. After an
     eviction, lookups no longer find the rows that were too old. The memory of evicted rows is freed
-    in slices during the following steps, without a pause. After each eviction, both intervals start
-    again. With several workers, all workers evict at the same step. `evict_rows` and `evict_bytes`
-    are limits for the whole table, that is, for the rows of all workers together.
+    in slices during the following steps, without a pause. After each eviction, the interval of time
+    and the interval of steps start again. With several workers, all workers evict at the same step.
+    `evict_rows` and `evict_bytes` are limits for the whole table, that is, for the rows of all
+    workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -98,7 +99,7 @@ class EvictCallback(Callback):
         self._steps_before = int(state["steps"])
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Find the tables that evict by callback."""
+        """Find the tables with `Eviction(..., trigger="callback")`."""
         tables = _hash_tables(run_context)
         self._tables = [
             table

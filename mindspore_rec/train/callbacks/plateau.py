@@ -151,10 +151,11 @@ class EarlyStopping(_Watch):
     same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
 
     If a `RecCheckpoint` is among the callbacks, it saves the last state of the model and the state
-    of this callback. With a `RecCheckpoint`, the best weights are saved in the checkpoint
-    directory's folder `best`, and remain there after the training. A training that was killed and
-    restarted therefore has the same result as an uninterrupted training. If a training that has
-    stopped early is started again, the training does no step and restores the best weights.
+    of this callback. With a `RecCheckpoint` among the callbacks, the best weights are saved in the
+    folder `best` of the checkpoint directory, and remain there after the training. A training that
+    was killed and restarted therefore has the same result as an uninterrupted training. If a
+    training that has stopped early is started again, the training does no step and restores the
+    best weights.
 
     With `cuts`, the training does not end at first: it goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
@@ -174,8 +175,8 @@ class EarlyStopping(_Watch):
             for temporary files.
         cuts: maximum number of cuts of the learning rates. At a cut, the training does not end: it
             goes back to the state of the best evaluation, and multiplies the learning rates by
-            `factor`. After each cut, the count of evaluations without improvement starts again from
-            0. Needs `restore_best`. Default: 0.
+            `factor`. After each cut, evaluations without improvement are counted from 0 again.
+            Needs `restore_best`. Default: 0.
         factor: number in (0, 1) by which each cut multiplies the learning rates. Default: 0.2.
 
     Attributes:
@@ -402,7 +403,7 @@ class ReduceLROnPlateau(_Watch):
     """Callback that lowers the learning rate when an evaluation metric has stopped improving.
 
     All constant learning rates of the optimizers are multiplied by `factor`. The rates of dense
-    parameters, of tables and of all parameter groups are lowered. A checkpoint saves the lowered
+    parameters, of tables and of all parameter groups are lowered. Checkpoints contain the lowered
     rates. Rates of `FTRL` are not lowered, because the state of `FTRL` is in units of 1 / rate. In
     a `CombinedOptimizer` with `FTRL`, only the rates of the other optimizers are lowered.
 
@@ -461,7 +462,7 @@ class ReduceLROnPlateau(_Watch):
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Check that the optimizers have rates to lower."""
+        """Check that the optimizers have a rate that the callback can lower."""
         constant_rates(run_context.original_args().train_network, type(self).__name__)
 
     def state_dict(self) -> dict[str, Any]:

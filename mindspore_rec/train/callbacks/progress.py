@@ -107,9 +107,9 @@ class EvalCallback(ResumedCallback):
             from the start.
         every_steps: steps between two evaluations, at least 1. Default: None, which means
             evaluations only at the ends of epochs.
-        at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, whose epochs
-            have `sink_size` steps, use False. Default: True if `every_steps` is None, otherwise
-            False.
+        at_epoch_end: if True, evaluate at the end of each epoch. For `online_train`, use False,
+            because each epoch has only `sink_size` steps. Default: True if `every_steps` is None,
+            otherwise False.
 
     Attributes:
         history: a pair `(step, metrics)` for each evaluation. The step is counted from the
@@ -286,7 +286,7 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """If there is a progress bar, show the last values and close it."""
+        """If there is a progress bar, show the last values and close the bar."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()

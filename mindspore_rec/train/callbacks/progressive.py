@@ -109,7 +109,7 @@ class ProgressiveValidation(Callback):
         self._held = 0
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Predict the rows of the step's batch."""
+        """Predict the rows of the batch on which this step will train."""
         run = run_context.original_args()
         batch = run.train_dataset_element
         prediction = as_predictions(

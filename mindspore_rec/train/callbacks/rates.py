@@ -36,12 +36,13 @@ class RateSchedule(ResumedCallback):
     The callback multiplies all constant rates: of dense parameters, of tables and of each parameter
     group. The rates of `FTRL` are not multiplied, because the state of `FTRL` is in units of 1 /
     rate. Unlike a schedule inside the optimizer, such as `mindspore.nn.CosineDecayLR`, the callback
-    does not change the ratios between the rates of parameter groups. While the factor changes, the
-    callback replaces rates that another callback has set. So with a `ReduceLROnPlateau`, or with
-    `cuts` of an `EarlyStopping`, use a warm-up that ends before the second evaluation, and no
-    `total`. If a `RecCheckpoint` is among the callbacks, a restarted training uses the same factors
-    as an uninterrupted training. When the training ends, the callback restores the original rates.
-    After Ctrl-C, the current rates are kept.
+    does not change the ratios between the rates of parameter groups. While the factor changes from
+    step to step, the callback overwrites rates that another callback has set. Therefore, if a
+    `ReduceLROnPlateau`, or an `EarlyStopping` with `cuts`, is among the callbacks, use a warm-up
+    that ends before the second evaluation, and leave `total` unset. If a `RecCheckpoint` is among
+    the callbacks, a restarted training uses the same factors as an uninterrupted training. When the
+    training ends, the callback restores the original rates. After Ctrl-C, the current rates are
+    kept.
 
     Args:
         warm_up: number of steps in which the rates rise from almost 0 to their full values, at

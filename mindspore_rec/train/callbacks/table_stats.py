@@ -104,14 +104,14 @@ class TableStats(Callback):
       is published as a counter `..._total`, for use with Prometheus' `rate()`.
 
     The statistics are read between two training steps. During the training, the HTTP endpoint
-    returns the latest statistics. When the training ends, the Prometheus file remains.
+    returns the latest statistics. The Prometheus file is not removed when the training ends.
 
     Args:
         every_steps: steps between two reports, at least 1. When the training ends, the callback
             reports a last time. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
-            of Prometheus' node exporter. Each report replaces the file atomically. Needs
+            of Prometheus' node exporter. Each report atomically replaces the previous file. Needs
             prometheus_client.
         prometheus_port: TCP port in [0, 65535] at which `/metrics` is served; 0 for any free port.
             Needs prometheus_client.

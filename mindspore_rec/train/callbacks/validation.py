@@ -18,7 +18,7 @@ __all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
-    """Mean of the losses of all batches. A batch has one loss, or one loss per row.
+    """Mean of the losses of all batches; a batch has one loss, or one loss per row.
 
     Example:
         >>> loss = EvalLoss()
@@ -68,7 +68,7 @@ class Validation(EvalCallback):
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Show the last evaluation's metrics in the progress bar again."""
+        """Show the last evaluation's metrics in the progress bar during the next epoch."""
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:

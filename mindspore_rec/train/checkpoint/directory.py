@@ -80,8 +80,8 @@ def save_checkpoint(
             checkpoint, either the old or the new one. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
-        publication: names the function that makes the network for predictors. Default: None, which
-            means that a predictor must be constructed with a network.
+        publication: contains the name of the function that makes the network for predictors.
+            Default: None, which means that a predictor must be constructed with a network.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -214,8 +214,8 @@ def load_checkpoint(
     optimizer must be of the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
-    checks and loads the parts that it needs. The checkpoint may have been written by any number of
-    workers.
+    checks and loads only the parts that it needs. The checkpoint may have been written by any
+    number of workers.
 
     Args:
         model: the model or cell, built in the same way and with the same table names as the saved

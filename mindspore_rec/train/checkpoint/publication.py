@@ -31,8 +31,8 @@ class Publication:
             predictors. Default: None, which means the inputs of the network's `set_inputs`.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type or form, or is set although there is
-            no builder.
+        TypeError, ValueError: an argument has the wrong type or form, or a builder's argument is
+            set although `builder` is None.
 
     Example:
         >>> Publication(builder="shop.net:build", builder_inputs=["ids:INT64:-1,26"]).network

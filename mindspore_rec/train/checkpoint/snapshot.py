@@ -173,8 +173,9 @@ class Delta:
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
         """Store the digests of the tables' rows.
 
-        The digests describe the state that includes this delta. Mark the tables first, then call
-        this method. Because no row has changed since the copy, no digest has to be computed again.
+        The digests describe the state of the tables after this delta. Mark the tables first, then
+        call this method. Because no row has changed since the copy, no digest has to be computed
+        again.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

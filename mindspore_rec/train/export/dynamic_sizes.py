@@ -3,7 +3,7 @@
 
 MindSpore exports a model for one size of each input. The exported sizes are unusual numbers:
 `BATCH` for the number of rows, and another prime for the number of values of each history. This
-module replaces these sizes by sizes that may vary.
+module replaces the exported sizes by sizes that may vary.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
 
 
 class _Sizes:
-    """The sizes of one model."""
+    """Changes the sizes in one exported model."""
 
     def __init__(self, model: Any, sizes: Mapping[str, int]) -> None:
         self.model, self.graph = model, model.graph
@@ -70,7 +70,7 @@ class _Sizes:
             self.inputs.setdefault(size, name)
 
     def free(self, parameters: Collection[str]) -> None:
-        """Free the sizes of shapes, constants, slices, inputs and outputs."""
+        """Make the sizes in shapes, constants, slices, inputs and outputs variable."""
         import onnx
         from onnx import numpy_helper
 

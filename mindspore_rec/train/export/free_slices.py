@@ -76,7 +76,7 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
 
 def _from_end(place: int, size: int, sizes: Collection[int]) -> int:
-    """Return a place counted from the end, if it is in the second half of a large dimension.
+    """Return `place`, counted from the end if it is in the second half of a large dimension.
 
     Args:
         place: start or end of a slice.

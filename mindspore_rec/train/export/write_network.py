@@ -50,7 +50,7 @@ def write_network(
         model: the manifest's entry for the network.
 
     Returns:
-        Why the export failed; None if the network was written.
+        Reason why the export failed; None if the network was written.
 
     Raises:
         OSError: a file cannot be written.

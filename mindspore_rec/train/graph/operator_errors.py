@@ -29,7 +29,7 @@ _OURS = re.compile(
 
 
 def operator_error(error: BaseException) -> RuntimeError | None:
-    """Return an error with the table operator's message, or None for errors of other operators.
+    """Return an error with the table operator's message; None if the error has another source.
 
     Args:
         error: exception raised by MindSpore.

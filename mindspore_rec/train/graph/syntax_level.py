@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep MindSpore's syntax level unchanged by an export."""
+"""Restore MindSpore's syntax level after an export."""
 
 from __future__ import annotations
 

@@ -153,8 +153,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Set `taken` and `complete` before the callbacks of the epoch's end, because a callback may
-        # request a stop.
+        # Set `taken` and `complete` before the callbacks are called, because a callback may request
+        # a stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
@@ -201,7 +201,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of `stream` inside the context; drop the remaining batches at the end."""
+        """Inside the context, read batches from `stream`; at its end, drop the other batches."""
 
         def find_names() -> Sequence[str]:
             return source.column_names

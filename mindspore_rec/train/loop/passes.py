@@ -42,7 +42,7 @@ class Passes:
 
     Args:
         source: this worker's share of the data.
-        share: division of the data among workers, either "whole" or a result of `share_way`.
+        share: how the data are divided among workers: "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
         has_batch: function that returns True if a batch has been read whose step has not begun.
@@ -129,7 +129,7 @@ class Passes:
         """Before the first batch and after a call of `keep`, resume at the position in `state`.
 
         Args:
-            state: result of the method `state`.
+            state: position that the method `state` returned.
             path: path of the checkpoint that contains the state, for error messages.
 
         Raises:
@@ -220,7 +220,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the random states in `at`; end the pass after the context."""
+        """Begin another pass with the random states in `at`; after the context, end the pass."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -230,7 +230,7 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """Correct the number of steps in the callbacks' parameters; warn if no step is left."""
+        """Correct the number of steps that callbacks read; warn if no step is left."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
@@ -251,7 +251,8 @@ class Passes:
         """Return an iterator over the batches of a pass, or over the rest of a resumed pass.
 
         Raises:
-            ValueError: while reading, the skipped batches differ from the batches of the state.
+            ValueError: raised during iteration, if the skipped batches differ from the batches that
+                led to the state.
         """
         return self._placed(source) if self._kept else source.read()
 
@@ -347,7 +348,7 @@ def _joined(digest: int, next_digest: int) -> int:
 
 
 def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
-    """Return the position in a state from a file, after checking the values.
+    """Check a state that was read from a file, and return the position in the state.
 
     Raises:
         ValueError: `state` is not a state of passes.

@@ -30,7 +30,7 @@ class _Ahead(NamedTuple):
 
 
 def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
-    """Return the tables that have a tier below host memory and prefetch rows.
+    """Return the tables that prefetch rows from a tier below host memory.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -144,7 +144,7 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow rows of the finished step's batch to be demoted again."""
+        """Allow the rows of the finished step's batch to be demoted to lower tiers again."""
         if self._current is None:
             return
         current, self._current = self._current, None

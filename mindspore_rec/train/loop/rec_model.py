@@ -105,10 +105,10 @@ class RecModel(ModelEvaluation):
             `default_learning_rate`, which is 0.002 for most networks.
         metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
             For a network that was made from a schema, the metrics may be a name or a list of names.
-            The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy',
-            'gauc', and 'rmse', 'mse', 'mae' of labels that are numbers. Default: 'auc' and
-            'log_loss' of labels with two values, 'rmse' of labels that are numbers. If the rows
-            have weights, all metrics that are chosen by name use the weights, except 'gauc'.
+            The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc'
+            and, for labels that are numbers, 'rmse', 'mse' and 'mae'. Default: 'auc' and 'log_loss'
+            for labels with two values, and 'rmse' for labels that are numbers. If the rows have
+            weights, all metrics that are chosen by name use the weights, except 'gauc'.
         eval_network: evaluation network as for `Model`. Default: None, which means a network that
             combines `network` and `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
@@ -123,8 +123,8 @@ class RecModel(ModelEvaluation):
             warning is given if the layers cannot be combined. A container, such as an
             `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
             network unchanged.
-        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and
-            whose scale equals the optimizer's `loss_scale`.
+        **kwargs: only `loss_scale_manager` is supported. It must be a `FixedLossScaleManager` that
+            does not drop updates, with the same scale as the optimizer's `loss_scale`.
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
@@ -294,10 +294,10 @@ class RecModel(ModelEvaluation):
                 finite although a column contains NaN, because MindSpore's ReLU turns NaN into 0.
                 The argument is ignored if `StopOnNaN` is among the callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
-        ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
-        training, the batches that were read ahead and not used for a step are lost. If `max_steps`
-        ends the training, no batch is lost.
+        If a cache prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches that are
+        read ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends
+        the training, the batches that were read ahead and not used for a step are lost. If
+        `max_steps` ends the training, no batch is lost.
 
         Returns:
             Summary of the run.
@@ -369,11 +369,11 @@ class RecModel(ModelEvaluation):
 
         The summary's `history` contains the results of the evaluations. Callbacks can read the
         results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
-        evaluation are the values of the model's metrics. If the model has `eval_indexes`, or a
-        `loss_fn` and no `eval_network`, the results include `eval_loss`, the mean loss of a batch.
-        `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
-        monitor each result. Callbacks with methods `on_eval_*`, except MindSpore's own callbacks,
-        are also called during the evaluations.
+        evaluation are the values of the model's metrics. If the model has `eval_indexes`, or if it
+        has a `loss_fn` and no `eval_network`, the results also contain `eval_loss`, the mean loss
+        of the batches. `EarlyStopping` and `ReduceLROnPlateau`, of this library or of
+        `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`, except
+        MindSpore's own callbacks, are also called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -554,14 +554,14 @@ class RecModel(ModelEvaluation):
                 Table. If the scales of the schema have learned nothing, they learn from a sample of
                 the rows. A `StreamSource` is accepted too, but scales do not learn from it, so call
                 `Schema.fit` before.
-            batch_size: number of rows per batch. Batches and a `StreamSource` have a batch size
-                already, so `batch_size` must be None for them. Default: 256 to 4096, depending on
-                the number of rows.
+            batch_size: number of rows per batch. For batches and a `StreamSource`, `batch_size`
+                must be None, because they already have a batch size. Default: 256 to 4096,
+                depending on the number of rows.
 
         Raises:
             TypeError: `rows` has an unsupported type, or the network has no schema.
-            ValueError: rows do not fit the schema, or `batch_size` is out of range or not None
-                although `rows` has a batch size.
+            ValueError: rows do not fit the schema, `batch_size` is out of range, or `batch_size` is
+                not None although `rows` has a batch size.
         """
         if self._rows is None:
             raise TypeError("the network must be made from a schema to make batches of rows")

@@ -126,7 +126,8 @@ class SchemaEvalCell(nn.Cell):
         arrays: the network's inputs, `weight`, `group` and `label`.
 
     Outputs:
-        Tuple of loss, prediction, label, group if `has_group`, and weight if rows have weights.
+        Tuple of loss, prediction and label, followed by the group if `has_group` is True, and by
+        the weight if rows have weights.
     """
 
     def __init__(self, network: nn.Cell, loss_fn: nn.Cell, schema: Schema, has_group: bool) -> None:

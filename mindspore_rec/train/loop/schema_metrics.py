@@ -42,8 +42,8 @@ def metrics_of(names: Sequence[str] | None, schema: Schema) -> dict[str, Metric]
         schema: the schema.
 
     Returns:
-        Metrics by name. If there are several labels, a name ends in '.' and the label's name, as in
-        'auc.clicked'.
+        Metrics by name. If there are several labels, each name ends in '.' and the name of a label,
+        as in 'auc.clicked'.
 
     Raises:
         ValueError: a name is unknown, none of the labels fits the metric, or the schema has no

@@ -172,7 +172,7 @@ class SchemaTraining:
                 evaluation.
 
         Raises:
-            TypeError: the data are a path or one row of a data frame.
+            TypeError: `data` is a path, or a single row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
                 thinned and the loss or a metric ignores the rows' weights. The error is also raised
                 if `batch_size` is out of range, or if `batch_size` is not None although the data

@@ -40,7 +40,8 @@ class BinaryMetric(MergedMetric):
     `RecModel.eval` merges the workers' metrics automatically.
 
     A metric with ``weighted=True`` reads the weights of the rows as its last input. A row of weight
-    w counts as w equal rows. `RecModel.eval` of a schema's network passes the weights.
+    w counts as w equal rows. If the network was made from a schema, `RecModel.eval` passes the
+    weights to the metric.
 
     Args:
         from_logits: whether the predictions are logits. If False, predictions must be in ``[0,

@@ -51,7 +51,7 @@ class MergedMetric(Metric):
         return False
 
     def merge(self, others: Iterable[MergedMetric]) -> None:
-        """Add all rows of other metrics, in order, after the rows of this metric.
+        """Add all rows of other metrics to this metric, in the order of `others`.
 
         After the merge, the value equals the value of a single metric over all rows. The two values
         are exactly equal for metrics of counts or ranks; for other metrics, they differ by the

@@ -184,7 +184,7 @@ class _WindowCounter:
 
 
 class _FadingCounter:
-    """Counts of rows; each row counts ``0.5 ** (number of later rows / half_life)``."""
+    """Counts of rows; a row has the weight ``0.5 ** (number of later rows / half_life)``."""
 
     def __init__(self, num_codes: int, half_life: float) -> None:
         self.counts = np.zeros(num_codes, dtype=np.float64)

@@ -40,8 +40,8 @@ class Candidates(nn.Cell):
         - **arrays** (tuple): all inputs of the network after `ids`, as for `HistoryLookup`.
 
     Outputs:
-        Tuple with a triple for each history: the candidates, float32 `[B, dim]`, the values of the
-            history, float32 `[N, dim]`, and the offsets, int64 `[B + 1]`.
+        Tuple with one triple (candidates, values, offsets) for each history: candidates float32
+        `[B, dim]`, values float32 `[N, dim]`, offsets int64 `[B + 1]`.
 
     Attributes:
         dims: for each history, the width of the candidate's vector.

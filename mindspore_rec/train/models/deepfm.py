@@ -32,8 +32,8 @@ class DeepFM(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. The number
-            of fields and embedded numbers must be at least two, and all fields must have vectors of
-            one width.
+            of vectors, of fields and of embedded numbers, must be at least two, and all vectors
+            must have the same width.
         numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
             'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).

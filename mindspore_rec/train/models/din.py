@@ -27,8 +27,8 @@ class DIN(Network):
 
     In the formula, x is the row that `InputLayer` makes from ids and numbers. The vectors of the
     events of history h are :math:`v_{hj}`, and :math:`c_h` is the vector of the candidate, the item
-    that the row scores. The sum over the events is a `TargetAttention`: events similar to the
-    candidate have more weight. An empty history has the sum 0.
+    that the row scores. The sum over the events is computed by a `TargetAttention`, in which events
+    that are similar to the candidate have more weight. An empty history has the sum 0.
 
     The candidate of a history is the row's category with the same `table` as the history; an
     `IntegerColumn` with this table also counts as a category. For a side column with keys, the
@@ -37,8 +37,8 @@ class DIN(Network):
     such as the times of events, are not read.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
-    https://arxiv.org/abs/1706.06978. The products of candidate and sum follow the authors' program.
-    The perceptron uses rectifiers.
+    https://arxiv.org/abs/1706.06978. As in the authors' program, the perceptron also reads the
+    product of candidate and sum. The perceptron uses rectifiers.
 
     Args:
         schema: the `Schema` of the data, with at least one history.

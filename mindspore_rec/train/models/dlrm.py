@@ -41,9 +41,9 @@ class DLRM(Network):
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
             'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for
             `InputLayer`. Default: 'concat'.
-        bottom: widths of the bottom perceptron's layers. `bottom` excludes the last layer, which is
-            as wide as an embedding. If there are no numbers, there is no bottom perceptron.
-            Default: (64, 32).
+        bottom: widths of the bottom perceptron's layers. `bottom` does not include the width of the
+            last layer, which equals the width of an embedding. If there are no numbers, there is no
+            bottom perceptron. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.

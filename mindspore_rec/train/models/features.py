@@ -13,8 +13,8 @@ __all__ = ["Features"]
 class Features(ABC):
     """Description of the arrays that a network reads; its methods make the cells that look up ids.
 
-    For the networks of `mindspore_rec.models`, a `Schema` serves as the description. For arrays
-    that have no schema, write a subclass of `Features`.
+    A `Schema` can describe the arrays for the networks of `mindspore_rec.models`. For arrays that
+    have no schema, write a subclass of `Features`.
 
     A row of a batch has vectors and numbers. Each field of a row has one vector, for example the
     embedding of the field's id or, for a list of ids, the mean of the ids' embeddings.
@@ -59,7 +59,7 @@ class Features(ABC):
         """Return a cell that returns the sum of one weight per field, the first-order term.
 
         The cell's input is the array `ids`, and its output is a float32 Tensor `[B, 1]`. All
-        weights start at 0. The attribute `out_features` of the cell is 1.
+        weights start at 0. The cell's attribute `out_features` is 1.
 
         Args:
             name: name of the weights' table, or prefix of the tables' names.
@@ -78,7 +78,7 @@ class Features(ABC):
 
     @property
     def usual_width(self) -> int:
-        """Number of floats in the vector of a number; most fields' vectors have the same width."""
+        """Number of floats in a number's vector: the most frequent width of the fields' vectors."""
         return max(self.widths, key=self.widths.count)
 
     def one_width(self, model: str) -> int:

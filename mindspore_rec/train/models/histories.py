@@ -28,8 +28,9 @@ class HistoryLookup(nn.Cell):
 
     Args:
         inputs: the first cell of a network that was made from a schema.
-        mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list, as
-            an `EmbeddingBag` returns it. The vector of an empty list is zero. Default: None.
+        mode: None for one vector per value; or 'mean', 'sum' or 'sqrtn' for one vector per list,
+            computed in the same way as in `EmbeddingBag`. The vector of an empty list is zero.
+            Default: None.
 
     Inputs:
         arrays: tuple of all inputs of the network after `ids`, in the order of `Schema.inputs`.
@@ -108,7 +109,7 @@ class HistoryLookup(nn.Cell):
         self.offsets = tuple(offsets.get(place, -1) for place in range(len(self.names)))
 
     def construct(self, arrays: Any) -> Any:
-        """Return the rows of values, numbers and offsets."""
+        """Return the values with keys replaced by rows, and the numbers and offsets unchanged."""
         histories = arrays[self.first :]
         made: tuple[Tensor, ...] = ()
         for k in range(len(self.places)):

@@ -23,10 +23,10 @@ class HSTU(NextItemNetwork):
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad
         s_h = \text{norm}(\text{blocks}_h([v_{h1}, ..., v_{hn}])_n)
 
-    A block adds two learned biases to the score of two events. One bias depends on the distance of
-    the events in the history, the other bias on the time between the events. The times of the
-    events are the first side column (`side_of`) of the history with ``values="int64"``, in any
-    unit. Without a column of times, only distances have biases.
+    A block adds two learned biases to the attention score of two events. One bias depends on the
+    distance of the events in the history, the other bias on the time between the events. The times
+    of the events are the first side column (`side_of`) of the history with ``values="int64"``, in
+    any unit. Without a column of times, only distances have biases.
 
     Candidates, the other side columns, the other columns of the row and the linear part work as in
     `SASRec`.

@@ -42,7 +42,7 @@ class Network(nn.Cell):
     arguments to `super().__init__`.
 
     A network with several members is an ensemble inside one network. All members share the tables
-    and the layers. Each member multiplies the row by its own learned factors, and has its own
+    and the layers. Each member multiplies the row by learned factors of its own, and has a separate
     output of the last layer. The loss is the mean of the members' losses, and the prediction is the
     mean of the members' probabilities. The layers process each row of a batch once per member.
 
@@ -55,13 +55,14 @@ class Network(nn.Cell):
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.
         numbers: float32 Tensor `[B, N]`, the schema's array `numbers`; left out if N is 0.
-        histories: the arrays of the histories in the order of `Schema.inputs`, for a network that
-            reads histories.
+        histories: the arrays of the histories in the order of `Schema.inputs`, if the network reads
+            histories.
 
     Outputs:
         float32 Tensor `[B, T]`, one logit per label. For a label that is a number, the output is
-            the number of standard deviations above the label's mean (`RecModel.predict` returns the
-            number). With several members, the output in training has the shape `[members * B, T]`
+        the standardized label, (label - mean) / deviation; `RecModel.predict` converts the output
+        to the unit of the label. With several members, the output in training has the shape
+        `[members * B, T]`
             and contains the logits of one member after the other.
 
     Attributes:
@@ -71,7 +72,7 @@ class Network(nn.Cell):
         several_tasks: class attribute, True if the network has an output for each label. Default:
             False, which means that the network has one output.
         reads_histories: class attribute, True if the network reads the arrays of histories.
-            Default: False, a schema with histories is an error.
+            Default: False, which means that a schema with histories causes an error.
         default_learning_rate: class attribute, learning rate of the optimizer that `RecModel` makes
             for the network. Default: 0.002.
         members: number of members.

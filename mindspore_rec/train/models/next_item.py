@@ -128,5 +128,5 @@ class _States(nn.Cell):
 
 
 def times_of(history: tuple[Column, ...]) -> Column | None:
-    """Return the side column with the times of events: the first side column of int64 values."""
+    """Return the column with the times of events: the first side column of int64 values."""
     return next((each for each in history[1:] if each.values == "int64"), None)

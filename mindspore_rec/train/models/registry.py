@@ -78,7 +78,7 @@ def get(model: str) -> type[Any]:
 
 
 def register(name: str, kind: _Kind | None = None) -> Any:
-    """Register a model's class under a name in this process; also usable as a class decorator.
+    """Register a model's class under a name in this process, by a call or as a class decorator.
 
     Args:
         name: the name, without a colon.

@@ -25,7 +25,7 @@ class SchemaEmbedding(nn.Cell):
 
     Args:
         schema: the schema.
-        name: name of the first table, and prefix of the names of further tables.
+        name: name of the first table; the names of all other tables begin with this name.
         seed: seed of the tables' initial values.
 
     Inputs:
@@ -127,7 +127,8 @@ class _WindowLookup(nn.Cell):
         combiner: 'mean' or 'sum', or None for separate rows.
         config: description of the group's table.
         tables: tables by group. If the group's table is missing, this cell adds the table.
-        seed: seed of the dropped keys. Lookups of the same columns drop the same keys.
+        seed: seed of the random choice of dropped keys. Lookups of the same columns drop the same
+            keys.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ class Served(nn.Cell):
             for place, values in places.items()
             for value in values
         }
-        # For each input: if the input contains offsets, the index of an input with the values;
-        # otherwise -1.
+        # For each input with offsets, the index of an input with the values; -1 for all other
+        # inputs.
         self.counted = tuple(
             places[place][0] if place in places else -1 for place in range(len(schema.inputs))
         )

@@ -42,7 +42,7 @@ class EmbeddingBag(nn.Cell):
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
-            offsets never decrease.
+            each offset is at least as large as the previous offset.
         per_sample_weights: float32 weights, in the shape of ids. No gradient flows to the weights.
 
     Outputs:

@@ -40,9 +40,9 @@ class CrossNetMix(CrossLayers):
     normal initialization of Glorot & Bengio (2010), with the fan-in and fan-out of one expert.
     Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
-    In a layer, one matrix product multiplies by all V, and one matrix product by all U. Each expert
-    has a separate matrix product by its C. On the CPU one operator computes all layers, forward and
-    backward, with matrix products by oneDNN.
+    In each layer, one matrix product computes the products by all V, and another matrix product
+    computes the products by all U. Each expert has a separate matrix product by its C. On the CPU
+    one operator computes all layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates

@@ -38,8 +38,8 @@ class DotInteraction(FusedLayer):
         embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether to also return the product of each vector with itself. Default: False.
         dense: whether the cell has a second input, a dense vector, such as the bottom MLP's output
-            in DLRM. The dense vector is vector 0 of the pairs, and the output begins with this
-            vector. Default: False.
+            in DLRM. The dense vector takes part in the products as vector 0, and the output begins
+            with the dense vector. Default: False.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.
@@ -47,8 +47,8 @@ class DotInteraction(FusedLayer):
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
-        `diagonal`, the number of products is n (n + 1) / 2. With `dense`, the output also has the
-        `embedding_dim` columns of `dense`.
+        `diagonal`, the number of products is n (n + 1) / 2. With `dense`, the output also contains
+        the `embedding_dim` columns of the input `dense`.
 
     Attributes:
         out_features: width of the output.

@@ -30,7 +30,7 @@ _NUDGE = 1e-3  # more than the error of a float32 logarithm
 
 @dataclass(frozen=True)
 class Block:
-    """The values of some lists, one list per row, padded at the right.
+    """The values of several lists, one list per row; shorter lists are padded at the right.
 
     Attributes:
         places: index of each value, int64 `[lists, length]`; N for padding.
@@ -125,7 +125,7 @@ def rows_of_lists(nodes: Nodes, rows: str, offsets: str) -> str:
 def add_places(
     nodes: Nodes, values: str, offsets: str, table: str, times: str | None = None
 ) -> str:
-    """Add to each value the row of a table for the value's place, as `AddPlaces` does."""
+    """Add a table's row to each value, by the value's position in its list; see `AddPlaces`."""
     lists = Lists(nodes, offsets)
     newest = nodes.add("Gather", lists.ends, lists.of_each_value())
     newest = nodes.add("Sub", newest, nodes.constant([1]))
