@@ -131,7 +131,7 @@ class Protection:
         """Return a server for an application; `run(sockets=[...])` serves until a signal arrives.
 
         Args:
-            app: the ASGI application, without the checks of `guard`.
+            app: the ASGI application, before `guard` has wrapped it.
             grpc, started, says: as for `Server`.
         """
         raise_file_limit(self.bounds.connections)
@@ -222,7 +222,7 @@ class DrainingServer(Server):
     For `drain_seconds` after the first signal, the server reports that it is not ready, but still
     answers requests. Load balancers thus have time to send requests elsewhere. After
     `drain_seconds`, the server stops listening, refuses new requests, answers the requests in
-    flight, and ends. A second signal ends the first step, the wait of `drain_seconds`, early.
+    flight, and ends. A second signal ends the wait of `drain_seconds` early.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.

@@ -124,7 +124,7 @@ class ServedModel:
         return self._predictor.digests(parts)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows in one part of a table, as `Predictor` does."""
+        """Return the digests of the rows in one part of a table; see `Predictor.row_digests`."""
         return self._predictor.row_digests(table, part, parts)
 
     def rows_of(self, table: str) -> int:

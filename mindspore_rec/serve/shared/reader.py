@@ -237,7 +237,7 @@ class _States:
         raise RuntimeError("another process applies checkpoints to shared rows")
 
     def follow(self, poll_seconds: float, awake: threading.Event, closed: threading.Event) -> None:
-        """Load the dense parameters of new states in advance, so that answers rarely wait."""
+        """Load the dense parameters of new states in advance, so that requests rarely wait."""
         seen = 0
         while not closed.wait(_LOOK_SECONDS):
             if self._memory.sequence != seen:

@@ -80,7 +80,7 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """In one step, show readers all changes since the last version.
+        """Publish all changes since the last version to readers, in one step.
 
         Args:
             version: name of the new version.

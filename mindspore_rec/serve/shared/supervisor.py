@@ -54,7 +54,7 @@ class Shared:
     Attributes:
         fd: descriptor of the shared memory.
         copy: directory for a copy of the network.
-        pulse: pulse of the process that follows the run.
+        pulse: shows whether the process that follows the run is still working.
     """
 
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
@@ -268,7 +268,7 @@ def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Pr
 
 
 def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
-    """End all processes; before a worker ends, it answers the requests that have arrived."""
+    """End all processes; before a worker ends, it answers all requests that it has received."""
     for each in processes:
         each.kill(signal.SIGKILL if each is writer else signal.SIGTERM)
     deadline = time.monotonic() + seconds

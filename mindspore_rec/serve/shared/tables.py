@@ -115,7 +115,7 @@ class WrittenTable:
             table.close()
 
     def reserve(self, rows: int) -> None:
-        """Reserve an index for `rows` rows, after `clear_rows`."""
+        """After `clear_rows`, reserve an index for `rows` rows."""
         self._writer().reserve(self._number, rows)
 
     def import_rows(
@@ -145,7 +145,7 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time, at which the age of a row without event time begins."""
+        """Set the first event time, from which ages of rows without an event time are counted."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 

@@ -40,7 +40,7 @@ _REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
 
 
 class _Writer(Runner):
-    """Network of the writing process, with tables in shared memory; it never answers requests."""
+    """Network of the writing process, which never answers requests; tables are in shared memory."""
 
     name = "onnxruntime"
 

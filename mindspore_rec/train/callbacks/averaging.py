@@ -23,7 +23,7 @@ _CHILD = "weight_average"  # name of the cell of averages in the train network
 
 
 class WeightAverage(ResumedCallback):
-    r"""Callback that averages the dense weights over the steps, for evaluations and at the end.
+    r"""Callback that averages the dense weights over the steps, for evaluations and final weights.
 
     After step :math:`t`, with :math:`d` the decay and :math:`w_t` the weights,
 
@@ -95,7 +95,7 @@ class WeightAverage(ResumedCallback):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        """Remove the averages from the train network."""
+        """Remove the averages from the training cell."""
         if self._averages is not None:
             delattr(self._cell, _CHILD)
             self._averages = None
@@ -176,7 +176,7 @@ class _Averages(nn.Cell):
     """Sums of a training cell's dense weights, and the number of summed steps.
 
     Args:
-        cell: the train network.
+        cell: the training cell.
     """
 
     def __init__(self, cell: nn.Cell) -> None:

@@ -23,8 +23,8 @@ class Curves(ResumedCallback):
     """Callback that records at most 400 points of loss and speed, and metrics of evaluations.
 
     When 400 points are recorded, neighbouring points are merged in pairs. Each later point then
-    covers twice as many steps as before. Steps are counted over restarts, if a `RecCheckpoint` is
-    among the callbacks.
+    covers twice as many steps as before. If a `RecCheckpoint` is among the callbacks, steps before
+    a restart are counted too.
 
     Args:
         log_dir: directory for TensorBoard. Needs tensorboardX. Default: None, which means that no
@@ -34,7 +34,8 @@ class Curves(ResumedCallback):
             number is unknown.
 
     Attributes:
-        points: `(step, mean loss, samples per second)`, for the steps since the previous point.
+        points: tuples `(step, mean loss, samples per second)`. Loss and speed are computed over the
+            steps since the previous point.
         evaluations: `(step, metrics)` of each evaluation.
         steps: number of steps, including steps before restarts.
         samples: number of rows, including rows before restarts.
@@ -84,7 +85,7 @@ class Curves(ResumedCallback):
         self.evaluations = [(int(step), dict(metrics)) for step, metrics in state["evaluations"]]
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Open the file of events, and start to measure time."""
+        """Open the TensorBoard file, and start to measure time."""
         if self._log_dir is not None:
             from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
 
@@ -114,7 +115,7 @@ class Curves(ResumedCallback):
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """If the training has failed, close the file of events."""
+        """If the training has failed, close the TensorBoard file."""
         self._close()
 
     def _add_point(self, run: Any) -> None:

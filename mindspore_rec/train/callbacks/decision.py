@@ -53,7 +53,7 @@ class Decision(Callback):
 
 
 class StopAt(Callback):
-    """Callback that ends the training after a step, which is counted over restarts.
+    """Callback that ends the training after a given step, counted over all restarts.
 
     Args:
         step: the last step.

@@ -30,10 +30,10 @@ class EvictCallback(Callback):
     Each eviction includes all tables that were made with `Eviction(..., trigger="callback")`, even
     if only one table is too large. The age of a row is measured when the callback evicts. After an
     eviction, lookups no longer find the rows that were too old. The memory of evicted rows is freed
-    in slices during the following steps, without a pause. After each eviction, the interval of time
-    and the interval of steps start again. With several workers, all workers evict at the same step.
-    `evict_rows` and `evict_bytes` are limits for the whole table, that is, for the rows of all
-    workers together.
+    in slices during the following steps, so that training does not pause. After each eviction, the
+    interval of time and the interval of steps start again. With several workers, all workers evict
+    at the same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for
+    the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -204,7 +204,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Pass the keys that were evicted since the last call to the receiver."""
+        """Give the receiver all keys that were evicted since the previous step."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:

@@ -157,7 +157,7 @@ class EarlyStopping(_Watch):
     training that has stopped early is started again, the training does no step and restores the
     best weights.
 
-    With `cuts`, the training does not end at first: it goes back to the best weights and continues
+    If `cuts` is above 0, the training does not end but goes back to the best weights and continues
     with lower learning rates, at most `cuts` times. Constant learning rates are lowered in the same
     way as by `ReduceLROnPlateau`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constant learning rates of optimizers, and RateSchedule, a callback that changes them by step."""
+"""Constant learning rates of optimizers, and RateSchedule, a callback that changes the rates."""
 
 from __future__ import annotations
 

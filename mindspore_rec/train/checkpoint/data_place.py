@@ -66,7 +66,7 @@ class SavedPlace:
             was saved.
         path: path of the checkpoint.
         step: number of training steps before the checkpoint was written.
-        new_data: whether the training continues with other data, read from their start.
+        new_data: whether the training continues with other data, which are read from the beginning.
     """
 
     stream: Mapping[str, Any] | None
@@ -107,7 +107,7 @@ class DataPlace:
         return {NAME: source} if source.has_state else {}
 
     def check_restored(self, data: Any, saved: SavedPlace) -> None:
-        """Raise ValueError unless a checkpoint's state was loaded into the data.
+        """Raise ValueError if the data were not restored from the checkpoint.
 
         Args:
             data: the training data.

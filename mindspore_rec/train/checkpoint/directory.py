@@ -75,9 +75,8 @@ def save_checkpoint(
             optimizer state) and weights are saved. If `model` is a training cell, the optimizer's
             parameters are saved too.
         path: directory to make; its parent directory must exist.
-        overwrite: whether to replace an existing checkpoint. overwrite: whether to replace an
-            existing checkpoint. At every moment, even after a crash, `path` contains a complete
-            checkpoint, either the old or the new one. Default: False.
+        overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
+            `path` contains a complete checkpoint, either the old or the new one. Default: False.
         states: further objects of the model by name, for example a `QuantileScale`. Each object has
             the methods `state_dict()` and `load_state_dict(state)`. Default: none.
         publication: contains the name of the function that makes the network for predictors.
@@ -228,7 +227,7 @@ def load_checkpoint(
         workers: number of processes that share the tables. `workers` may differ from the number of
             processes that wrote the checkpoint. Each process loads only the rows of its own keys,
             so each row is loaded by exactly one process. Default: None, which means the number of
-            workers; without a launcher, or if only `worker` is set, 1.
+            workers. Without a launcher, or if only `worker` is set, the default is 1.
         states: objects to restore. The names must be the same as in `states` of `save_checkpoint`
             or `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning`
             names the saved states that are not restored; `states={}` loads the network alone

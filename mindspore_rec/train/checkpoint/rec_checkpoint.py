@@ -109,8 +109,9 @@ class RecCheckpoint(Callback):
             has the methods `state_dict()` and `load_state_dict(state)`. The states of
             `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau`, `EvalCallback`, `WeightAverage`
             and `RateSchedule` are saved automatically.
-        data_starts_over: True if, after a restart, the data start from the beginning. If True, the
-            position in the data is not saved, and any data are accepted. Default: False.
+        data_starts_over: True if, after a restart, the data start from the beginning. If
+            `data_starts_over` is True, the position in the data is not saved, and any data are
+            accepted. Default: False.
         row_checks: settings for detecting rows that have changed although no update has written the
             rows. Default: `RowChecks()`, which uses a digest of each row.
         publication: network and checkpoint messages for predictors of the run. Default: None, which
@@ -250,8 +251,8 @@ class RecCheckpoint(Callback):
 
         Args:
             model: the RecModel or training cell, built in the same way as the saved model.
-            train_dataset: the training data; needed if the data have a state. No batch may have
-                been read from the data. Default: None.
+            train_dataset: the training data; needed if the data have a state. Call `restore` before
+                any batch is read from the data. Default: None.
             step: step of the state to restore; newer checkpoints are removed. Default: None, which
                 means the newest state.
             new_data: True if the data are new, for example a stream after a training on files.
@@ -373,14 +374,15 @@ class RecCheckpoint(Callback):
         self._delta.restart(now)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Take a snapshot if one is due.
+        """Take a snapshot if a checkpoint is due.
 
         If the interval is in seconds and the previous snapshot is still being written, the snapshot
         is taken after a later step. If the interval is in steps, training waits until the previous
         snapshot has been written.
 
         Raises:
-            RuntimeError: rows in memory or in a tier have changed without an update.
+            RuntimeError: a row in memory or in a tier has changed although no update has written
+                the row.
         """
         run = run_context.original_args()
         self._callbacks.catch_up(run_context)

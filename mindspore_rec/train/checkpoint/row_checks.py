@@ -22,8 +22,8 @@ class RowChecks:
             in host memory, or 16 bytes if the table evicts by age. A row is hashed when a delta
             includes the row, and when the row moves between tiers. When training begins, all rows
             of lower tiers are read once. Default: True.
-        scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
-            part of the round. If a table keeps digests, a round compares the digests with all rows
+        scrub_seconds: planned duration of a round of scrubbing. After each training step, a part of
+            the round is done. If a table keeps digests, a round compares the digests with all rows
             that have not been updated since the last delta. A round also compares all rows on Redis
             and SSDs with their checksums. Scrubbing takes at most a quarter of the training time.
             If a quarter of the training time is not enough, a round takes longer than

@@ -81,7 +81,7 @@ class RunWriter:
         saves: a `Save` for each written checkpoint.
         failures: number of writes that failed.
         last_failure: error of the last delta that could not be written; None if there is none.
-        saved_step: step of the newest state in the directory; -1 without a state.
+        saved_step: step of the newest state in the directory; -1 if there is no state.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class DigestedRows:
         return len(self._left)
 
     def look(self) -> Slice:
-        """Compare the rows of a part with their digests.
+        """Compare the rows in a part of a table with their digests.
 
         Raises:
             RuntimeError: a row has changed although no update has written the row.
@@ -85,7 +85,7 @@ class TierRows:
         self._left: deque[TableParameter] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of rows in tiers."""
+        """Begin a round; return the number of rows on Redis and SSDs."""
         self._left = deque(self._tables)
         stats = [table.stats() for table in self._tables]
         return sum(int(each.get(f"{kind}_rows", 0)) for each in stats for kind in ("remote", "ssd"))

@@ -128,7 +128,7 @@ class IterableBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, such as a missing length, or None."""
+        """Reason why the position cannot be saved (such as a missing length), or None."""
         if self._stateful:
             if self._names_batches():
                 return None

@@ -36,9 +36,10 @@ class KeptBatches(BatchWrapper):
     checkpoint contain exactly the events of the trained batches, even if later batches were read
     ahead.
 
-    Rows from files may be shuffled. First, all rows are read once, and the rows' events are sorted
-    by time. Each row's history is then looked up in the sorted events and in the events of the
-    tables. Before the first batch, training writes the events of all rows to the tables.
+    Rows from files may be read in shuffled order. First, all rows are read once, and the rows'
+    events are sorted by time. Each row's history is then looked up in the sorted events and in the
+    events of the tables. Before the first batch, training writes the events of all rows to the
+    tables.
 
     An evaluation does not change the tables.
 

@@ -28,8 +28,8 @@ _AHEAD = 2  # batches; their arrays are made while the training computes
 class SchemaBatches(BatchWrapper):
     """Batches of a schema's arrays, computed from batches of raw columns.
 
-    `Schema.fit` must have been called before; reading batches does not change the schema. If the
-    schema has a time column, training batches include the event time.
+    Call `Schema.fit` before; reading batches does not change the schema. If the schema has a time
+    column, training batches include the event time.
 
     Args:
         source: batches of raw columns, such as `mindspore_rec.data.Rows.batches` makes.

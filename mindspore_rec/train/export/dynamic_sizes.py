@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of an exported model that may vary: the number of rows, and the numbers of values.
+"""Sizes of an exported model that may vary: the numbers of rows and of values in histories.
 
 MindSpore exports a model for one size of each input. The exported sizes are unusual numbers:
 `BATCH` for the number of rows, and another prime for the number of values of each history. This
@@ -51,7 +51,7 @@ def free_sizes(model: Any, sizes: Mapping[str, int], parameters: Collection[str]
 
     Args:
         model: the exported model.
-        sizes: first size of each input in the exported model.
+        sizes: size of the first dimension of each input in the exported model.
         parameters: names of the dense parameters, whose sizes do not vary.
 
     Raises:

@@ -60,7 +60,8 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
     Args:
         graph: graph of the model.
-        change: function that returns starts and ends, from the node, starts, ends and axes.
+        change: function that returns new starts and ends. Its arguments are the node, the starts,
+            the ends and the axes.
     """
     from onnx import numpy_helper
 

@@ -35,8 +35,8 @@ class FrozenTable(nn.Cell):
         * **ids** (Tensor) - int32 or int64, of any shape.
 
     Outputs:
-        float32 Tensor `[*ids.shape, dim]`. For ids without a row, the output is the table's value
-        for missing rows.
+        float32 Tensor `[*ids.shape, dim]`. For an id without a row, the output is the value that
+        the table returns for unknown ids.
     """
 
     def __init__(self, table: TableParameter, padding_key: int | None, mode: str = "sum") -> None:
@@ -74,7 +74,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`; replaces a table's `pool_eval`."""
+        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)

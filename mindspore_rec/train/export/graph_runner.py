@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a network with MindSpore: one graph for all batch sizes, compiled again on an error."""
+"""Run a network with MindSpore: one graph for all batch sizes, recompiled after an error."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class PrefetchStage:
 
         Args:
             most: maximum number of batches that the caller will still request, including the batch
-                that this call returns. No more than these batches are read from the source.
-                Default: None, which means no limit.
+                that this call returns. The source is read for no more than `most` batches. Default:
+                None, which means no limit.
 
         Returns:
             The batch; None at the end of the data.

@@ -17,7 +17,7 @@ __all__ = ["HSTU"]
 class HSTU(NextItemNetwork):
     r"""HSTU: product of a history's state, from attention without softmax, and an item's vector.
 
-    The formula is as for `SASRec`, with the cells `nn.HSTU` as blocks:
+    The formula is the same as for `SASRec`, but the blocks are `nn.HSTU` cells:
 
     .. math::
         z = \sum_h \langle s_h + W_h x, c_h \rangle + w(x) + b, \quad

@@ -19,8 +19,8 @@ class SchemaFeatures(Features):
     """The arrays `ids` and `numbers` of a schema.
 
     One lookup reads the single keys of all columns that share a table. A list or text has its own
-    `EmbeddingBag`, which returns the mean of the vectors of its values. All lookups of the same
-    table read the same rows.
+    `EmbeddingBag`, which returns the mean of the vectors of its values. All lookups of a table
+    share the rows of the table.
 
     All columns without their own table settings share one table, which has the name of the cell.
     The name of any other table consists of the cell's name, a dot, and the table's name in the

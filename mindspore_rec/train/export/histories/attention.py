@@ -27,7 +27,7 @@ class AttentionForm:
 
     Attributes:
         heads: number of heads.
-        score_scale: factor of the products of queries and keys.
+        score_scale: factor by which the products of queries and keys are multiplied.
         weight_scale: factor by which the SiLU of the scores is multiplied; None if the weights are
             the softmax of the scores.
         distances: whether a bias by distance is added to scores.
@@ -49,7 +49,7 @@ class _Runs:
         count: number of runs, int64 `[1]`.
         lists: number of lists of a group, int64 `[1]`.
         queries: number of queries of a run, int64 `[1]`.
-        groups: the group of each run, int64 `[runs]`.
+        groups: index of each run's group, int64 `[runs]`.
         firsts: index of each run's first query, int64 `[runs]`.
     """
 

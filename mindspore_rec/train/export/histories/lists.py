@@ -47,7 +47,7 @@ class Lists:
     """Nodes that describe the lists of a batch.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         offsets: name of the offsets.
 
     Attributes:
@@ -82,7 +82,7 @@ class Lists:
         return nodes.add("Gather", nodes.concat(filled, self.count), rank)
 
     def of_each_value(self) -> str:
-        """Return the number of each value's list, int64 `[N]`."""
+        """Return the index of each value's list, int64 `[N]`."""
         return self._nodes.part(self.of_values(), 0, -1)
 
     def longest(self) -> str:
@@ -101,10 +101,11 @@ def block_of(nodes: Nodes, lists: Lists, chosen: str, length: str | None = None)
     """Return the block of the lists in `chosen`.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         lists: all lists.
-        chosen: numbers of the lists of the block, int64 `[n]`.
-        length: length of the block, int64 `[1]`. Default: the number of values of its longest list.
+        chosen: indexes of the lists in the block, int64 `[n]`.
+        length: length of the block, int64 `[1]`. Default: the number of values of the block's
+            longest list.
     """
     starts = nodes.add("Gather", lists.starts, chosen)
     counts = nodes.add("Gather", lists.counts, chosen)
@@ -146,7 +147,7 @@ def buckets_of(nodes: Nodes, difference: str, table: str) -> str:
     comparison with the power of two.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         difference: int64 tensor.
         table: name of the table; all larger differences use the last row of the table.
     """

@@ -32,7 +32,7 @@ class Nodes:
         self._prefix, self._names = prefix, 0
 
     def add(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node of one output."""
+        """Add a node with one output."""
         from onnx import helper
 
         name = self._new_name() if output is None else output
@@ -90,11 +90,11 @@ class Nodes:
         return self.add("Div", sum_, y)
 
     def row(self, x: str) -> str:
-        """Return `[1, n]` for `[n]`."""
+        """Return a tensor `[n]` in the shape `[1, n]`."""
         return self.add("Unsqueeze", x, axes=[0])
 
     def column(self, x: str) -> str:
-        """Return `[n, 1]` for `[n]`."""
+        """Return a tensor `[n]` in the shape `[n, 1]`."""
         return self.add("Unsqueeze", x, axes=[1])
 
     def with_zeros(self, x: str, width: str, dtype: Any = np.float32) -> str:

@@ -21,7 +21,7 @@ def pool_values(nodes: Nodes, scores: str, values: str, offsets: str, *, softmax
     the padding of many other lists.
 
     Args:
-        nodes: to which the nodes are added.
+        nodes: `Nodes` object to which the new nodes are added.
         scores: float32 `[N, 1]`.
         values: float32 `[N, width]`.
         offsets: int64 `[B + 1]`.
