@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DrainingServer", "Protection"]
 
-_TLS_TICKS = 50  # of a tenth of a second
+_TLS_TICKS = 50  # number of ticks, each a tenth of a second
 
 
 class Protection:
@@ -227,7 +227,7 @@ class DrainingServer(Server):
     Args:
         app, grpc, started, says, **options: as for `Server`.
         drain: state of this server's stop, shared with the servers of other protocols.
-        drain_seconds: at least 0.
+        drain_seconds: seconds in which the stopping server still accepts requests, at least 0.
         tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
             none.
     """
@@ -258,7 +258,7 @@ class DrainingServer(Server):
             timer.start()
             return
         if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True  # Ctrl-C once more: wait for nothing
+            self.force_exit = True  # a further Ctrl-C ends the server without waiting
         self._finish()
 
     def _finish(self) -> None:

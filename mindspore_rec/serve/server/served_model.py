@@ -58,13 +58,13 @@ class ServedModel:
 
     Args:
         name: name of the model in requests.
-        predictor: answers the requests.
+        predictor: predictor that answers the requests.
         max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
         metrics: object that publishes the model's metrics until the model is closed. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.
-        max_rows: as given.
+        max_rows: the argument `max_rows`.
         statistics: counters of the model's requests.
         limits: size limits of a request.
         raw: raw columns that a request may contain instead of inputs; None if no raw columns are
@@ -92,7 +92,7 @@ class ServedModel:
             self.raw = RawColumns(predictor.raw_columns, predictor.features.list_columns)
             names = self.raw.names
             self.limits = self.limits.with_columns(None if names is None else len(names))
-        self._saved: tuple[float, float] | None = None  # when it was asked, and what it said
+        self._saved: tuple[float, float] | None = None  # time of the last reading, and its result
         self._predictor = predictor
         self._metrics = metrics
         observe = None
@@ -153,7 +153,7 @@ class ServedModel:
         Raises:
             BusyError: too many requests are waiting already, or the model is being closed.
             RequestError: a column is of a type that no feature reads.
-            ValueError, RuntimeError: as `Predictor.predict` raises.
+            ValueError, RuntimeError: the same errors as from `Predictor.predict`.
         """
         begin, failed = time.perf_counter_ns(), True
         try:

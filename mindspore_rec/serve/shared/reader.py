@@ -33,7 +33,7 @@ from mindspore_rec.serve.shared.tables import ReadTable, unknown_row
 __all__ = ["shared_predictor"]
 
 _LOOK_SECONDS = 0.01
-_KEPT = 2  # states: the newest, and the state of answers under way
+_KEPT = 2  # the newest state, and the state of running requests
 
 
 @dataclass(frozen=True)

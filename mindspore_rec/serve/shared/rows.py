@@ -64,7 +64,7 @@ class SharedRows:
             self._made = _native.SharedWriter(self._memory)
         return self._made
 
-    # ---- the one process that writes
+    # ---- for the writing process
 
     def clear(self, reserved: int = 0) -> None:
         """In the next version, drop all rows and reserve an index for `reserved` rows."""
@@ -98,7 +98,7 @@ class SharedRows:
         """
         self._writer.settle()
 
-    # ---- any process
+    # ---- for all processes
 
     def ready(self) -> bool:
         """Return True if a version is published."""

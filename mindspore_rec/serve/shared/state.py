@@ -88,6 +88,6 @@ class PublishedState:
             }
             learned = with_arrays(described["learned"], arrays)
             counts = int(described["deltas_applied"]), int(described["fulls_loaded"])
-        except Exception as error:  # of safetensors, too, whose errors have no public base
+        except Exception as error:  # the errors of safetensors have no public base class
             raise ValueError(f"a blob cannot be read: {error}") from error
         return PublishedState(entry, *counts, dense, learned)

@@ -35,10 +35,10 @@ from mindspore_rec.serve.protection.options import counted
 
 __all__ = ["FATAL", "Shared", "add_worker_arguments", "named_error", "supervise"]
 
-FATAL = 3  # exit code of a process that would end in the same way again
+FATAL = 3  # exit code of a process that would fail again after a restart
 _MOST_PAUSE = 10.0  # seconds before a process is started again
 _FIRST_PAUSE = 0.1
-_LIVED = 10.0  # seconds after which an end is no sign that the next one would end, too
+_LIVED = 10.0  # a process that ran longer is restarted without a pause
 _DRAIN = 30.0  # seconds that a worker has to answer what it accepted, besides --drain-seconds
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -107,7 +107,7 @@ class _Process:
         self.pid = 0
         self._started = 0.0
         self._pause = 0.0
-        self.due: float | None = 0.0  # when it is to be started
+        self.due: float | None = 0.0  # time of the next start
 
     def start(self) -> None:
         """Start it."""
@@ -121,7 +121,7 @@ class _Process:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
-        except OSError as error:  # too many processes, too little memory: other processes go on
+        except OSError as error:  # too many processes or too little memory
             self.pid = -1
             self.due = self._started + _MOST_PAUSE
             print(f"{self.name} cannot be started yet: {error}", file=sys.stderr, flush=True)
@@ -133,7 +133,7 @@ class _Process:
         try:
             system = ctypes.CDLL(None)
             system.prctl(_PR_SET_PDEATHSIG, int(self._signal_at_end))
-            system.prctl(_PR_SET_NAME, f"rec {self.name}".encode())  # of ps and top
+            system.prctl(_PR_SET_NAME, f"rec {self.name}".encode())  # name that ps and top show
             signal.set_wakeup_fd(-1)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
@@ -213,7 +213,7 @@ def supervise(
                 ended(pid)
                 try:
                     _forget(shared, each, writer, workers)
-                except (MemoryError, RuntimeError) as error:  # nobody could write from here on
+                except (MemoryError, RuntimeError) as error:  # no process could write later
                     print(f"error: {named_error(error)}", file=sys.stderr, flush=True)
                     code, stop = 1, True
                 if os.WIFEXITED(status) and os.WEXITSTATUS(status) == FATAL:

@@ -52,7 +52,7 @@ class WrittenTable:
     The class has all methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
     Args:
-        name: of the table.
+        name: name of the table.
         number: index of the table in the memory.
         arguments, key_dtype: as for `ServedTable`.
         rows: number type of the rows, 'float32', 'int8' or 'int4'.
@@ -217,7 +217,7 @@ class ReadTable:
     """Table from which threads answer requests, after they entered a state (`_States.inside`).
 
     Args:
-        name: of the table.
+        name: name of the table.
         number: index of the table in the memory.
         unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
@@ -240,7 +240,7 @@ class ReadTable:
         self._place = place
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return values like `ServedTable.read_rows`."""
+        """Return the values of rows in the same form as `ServedTable.read_rows`."""
         return self._reader.lookup(
             self._place(), self._number, ids, padding_key, self._unknown, self.name
         )

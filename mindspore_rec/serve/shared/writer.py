@@ -36,7 +36,7 @@ from mindspore_rec.serve.shared.tables import SharedTableRows, WrittenTable, tab
 
 __all__ = ["ServedInSharedMemory"]
 
-_REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
+_REPORT_SECONDS = 2.0  # seconds between two published counts of scrubbed rows
 
 
 class _Writer(Runner):
@@ -45,7 +45,7 @@ class _Writer(Runner):
     name = "onnxruntime"
 
     def __init__(self, network: NetworkFile, fd: int, rows: str) -> None:
-        self.lock = SharedLock()  # nobody answers here
+        self.lock = SharedLock()  # this process answers no requests
         self.inputs = network.inputs
         self.parameters = network.parameters
         self.dense: dict[str, np.ndarray] = {}
@@ -98,7 +98,7 @@ class _Writer(Runner):
         self.set_parameters(values)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Prepare other dense parameters."""
+        """Prepare new dense parameters."""
         self.dense = {spec.name: np.array(array, spec.dtype) for spec, array in values}
 
 
@@ -205,10 +205,10 @@ class ServedInSharedMemory(Served):
         self.tables = self._runner.tables
 
     def show(self, report: Report) -> None:
-        """Show the first state to readers."""
+        """Publish the first state to readers."""
         self._publish(self.progress, report)
 
-    # ---- the next ones
+    # ---- later states
 
     def read(self, chain: Sequence[Entry]) -> Update | Sequence[Entry]:
         """Read and check a delta; a full checkpoint is read later, in parts, by `put`."""

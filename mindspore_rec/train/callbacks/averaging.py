@@ -19,7 +19,7 @@ from mindspore_rec.train.optim.tables import table_of
 
 __all__ = ["WeightAverage", "averaged_weights"]
 
-_CHILD = "weight_average"  # name of the cell of averages in the train network
+_CHILD = "weight_average"  # name of the averages inside the training cell
 
 
 class WeightAverage(ResumedCallback):
@@ -182,7 +182,7 @@ class _Averages(nn.Cell):
     def __init__(self, cell: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         weights = [each for each in cell.trainable_params() if table_of(each) is None]
-        self.__dict__["_weights"] = weights  # they keep their names and owners
+        self.__dict__["_weights"] = weights  # the weights keep their names and owners
         self.sums = ParameterTuple(
             Parameter(Tensor(np.zeros(each.shape, np.float32)), f"average.{each.name}", False)
             for each in weights
@@ -195,10 +195,10 @@ class _Averages(nn.Cell):
         return int(self.count.asnumpy())
 
     def update(self, decay: float) -> None:
-        """Add the present weights."""
+        """Add the current weights to the sums."""
         kept, added = np.float32(decay), np.float32(1 - decay)
         for total, weight in zip(self.sums, self.__dict__["_weights"], strict=True):
-            values = total.asnumpy()  # the parameter's own memory
+            values = total.asnumpy()  # shares the parameter's memory
             values *= kept
             values += added * weight.asnumpy().astype(np.float32, copy=False)
         self.count.set_data(Tensor(self.steps + 1, ms.int32))

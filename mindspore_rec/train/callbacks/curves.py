@@ -60,7 +60,7 @@ class Curves(ResumedCallback):
         self.points: list[tuple[int, float, float]] = []
         self.evaluations: list[tuple[int, dict[str, float]]] = []
         self.steps, self.samples = 0, 0
-        self._samples_before = 0  # of the trainings before a restart
+        self._samples_before = 0  # number of rows before a restart
         self._every = 1
         self._losses: list[float] = []
         self._evaluated = 0
@@ -143,7 +143,7 @@ class Curves(ResumedCallback):
     def _write(self, step: int, figures: Mapping[str, float]) -> None:
         if self._writer is not None:
             for name, value in figures.items():
-                if math.isnan(value):  # of rows with one class, for example
+                if math.isnan(value):  # for example, if all rows have one class
                     continue
                 self._writer.add_scalar(name, value, step)
 

@@ -63,7 +63,7 @@ class StopAt(Callback):
         >>> callback = StopAt(1000, "as many steps as before")
     """
 
-    runs_last = 1.5  # after a RecCheckpoint, which tells the steps before a restart
+    runs_last = 1.5  # after a RecCheckpoint, which counts the steps before a restart
 
     def __init__(self, step: int, reason: str) -> None:
         super().__init__()

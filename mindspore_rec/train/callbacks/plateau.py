@@ -28,7 +28,7 @@ __all__ = ["EarlyStopping", "ReduceLROnPlateau"]
 logger = logging.getLogger("mindspore_rec")
 
 _NO_LIMIT = sys.maxsize
-_STEP = "step_"  # begins the names of saved weights
+_STEP = "step_"  # prefix of the names of saved weights
 
 
 class _Watch(ResumedCallback):
@@ -82,7 +82,7 @@ class _Watch(ResumedCallback):
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation if it is new, and warn if no evaluation was made."""
+        """Check the last evaluation, unless checked already; warn if there was no evaluation."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -232,7 +232,7 @@ class EarlyStopping(_Watch):
         self._forget_path()
         self._directory = directory
         self._folder: Path | None = None
-        self._newest_step: Callable[[], int] | None = None  # of the RecCheckpoint
+        self._newest_step: Callable[[], int] | None = None  # function of the RecCheckpoint
         self._best_metrics: dict[str, float] = {}
 
     def state_dict(self) -> dict[str, Any]:

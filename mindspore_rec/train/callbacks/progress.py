@@ -299,7 +299,7 @@ class ProgressBar(Callback):
         speed = (run.samples - self._shown_samples) / max(now - self._shown, 1e-9)
         loss = loss_value(run.get("net_outputs"))
         figures = [f"{speed:,.0f} samples/s", f"loss {loss:.4f}"]
-        source = run.get("train_source")  # None under MindSpore's own Model
+        source = run.get("train_source")  # None in MindSpore's own Model
         lag = None if source is None else source.lag
         figures += [] if lag is None else [f"lag {lag:,}"]
         figures += [f"{name} {value:.4f}" for name, value in (run.get("metrics") or {}).items()]

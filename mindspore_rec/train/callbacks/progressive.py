@@ -233,7 +233,7 @@ def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
                 "predictions"
             )
         schema = getattr(model, "schema", None)
-        inputs = -1 if schema is None else len(schema.inputs)  # a weight is no input
+        inputs = -1 if schema is None else len(schema.inputs)  # a weight is not an input
         return lambda batch: model.predict(*batch[:inputs])
     if not callable(model):
         raise TypeError(f"model must be a RecModel or a function, got {type(model).__name__}")

@@ -81,7 +81,7 @@ class RateSchedule(ResumedCallback):
         self._reset()
 
     def _reset(self) -> None:
-        self._base: list[float] = []  # the rates with a factor of 1
+        self._base: list[float] = []  # the rates before multiplication
         self._last = 1.0  # factor of the last step
 
     def factor(self, step: int) -> float:
@@ -158,7 +158,7 @@ def constant_rates(cell: nn.Cell, callback: str) -> list[ms.Parameter]:
 
 
 def _own_rates(optimizer: nn.Optimizer, callback: str) -> Iterator[ms.Parameter]:
-    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the parts are in the list themselves
+    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the list also contains the parts
         return
     if optimizer.dynamic_lr:
         raise ValueError(

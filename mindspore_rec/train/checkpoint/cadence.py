@@ -9,7 +9,7 @@ from mindspore_rec.common.checks import check_int, check_number
 
 __all__ = ["Cadence"]
 
-_FOREVER = 1e9  # seconds
+_FOREVER = 1e9  # maximum number of seconds between two actions
 
 
 class Cadence:

@@ -159,7 +159,7 @@ class DataPlace:
                 passes.epochs = max(passes.epochs, self._source.passes or 0)
         if self._source is not None or self._starts_over:
             return
-        if passes is not None:  # of a RecModel
+        if passes is not None:  # a RecModel trains
             passes.keep()
         if saved is None or not saved.step or saved.stream is not None:
             return

@@ -32,7 +32,7 @@ __all__ = ["NetworkProcess", "was_tried", "what_is_missing", "write_saved_networ
 
 logger = logging.getLogger("mindspore_rec")
 
-_PATIENCE = 120.0  # seconds at the end of a training
+_PATIENCE = 120.0  # maximum wait in seconds at the end of a training
 _MODULES = ("onnx", "onnxruntime")
 
 

@@ -44,7 +44,7 @@ from mindspore_rec.train.nn.tables import tables_of
 __all__ = ["RecCheckpoint", "Save"]
 
 
-_RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
+_RETRY_SECONDS = 5.0  # seconds after a failed write, while a stream has no messages
 
 
 class RecCheckpoint(Callback):
@@ -215,10 +215,10 @@ class RecCheckpoint(Callback):
         self._began = 0  # self.step when this training began
         self._tried, self._tried_at = -1, 0.0  # step and time of the last save
         self._merged = -1  # step of the last save with a full checkpoint
-        self._restored: SavedPlace | None = None  # until training begins
-        self._saved_callbacks: Any = {}  # callbacks' saved states, until training begins
+        self._restored: SavedPlace | None = None  # used until training begins
+        self._saved_callbacks: Any = {}  # saved states of callbacks, used until training begins
         self._callbacks = CallbackStates([], [])
-        self._lock: FileLock | None = None  # of worker 0
+        self._lock: FileLock | None = None  # only on worker 0
         self._team = ALONE
 
     @property
@@ -445,7 +445,7 @@ class RecCheckpoint(Callback):
             self._callbacks.catch_up(run_context)
             self._writer.finish_write()
             if self.step == self._writer.saved_step and self._has_unsaved(run):
-                self.step += 1  # this step has a saved state already
+                self.step += 1  # a state of this step was saved already
             if self.step != self._writer.saved_step:
                 self._save(run, full=False)
                 self._writer.finish_write()
@@ -464,7 +464,7 @@ class RecCheckpoint(Callback):
             return True
         if self.step != self._began:
             return False
-        self._writer.finish_merge()  # a merge may remove the checkpoint to compare with
+        self._writer.finish_merge()  # a merge may remove the checkpoint that is compared
         return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:

@@ -171,7 +171,7 @@ class RunWriter:
         self.finish_write()
         assert self._state is not None and self._writer is not None and self._merger is not None
         if not self._merger.busy:
-            self._merger.wait()  # raises the error of a merge that has ended
+            self._merger.wait()  # raises the error of a finished merge
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
         since = {name: table.marks.held(self) or 0 for name, table in tables.items()}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DigestedRows", "TierRows"]
 
-_PART_ROWS = 8192  # about 0.2 ms
+_PART_ROWS = 8192  # comparing a part takes about 0.2 ms
 _TIER_ROWS = 2048
 _MOST_NAMED = 10
 
@@ -56,7 +56,7 @@ class DigestedRows:
         table, part, parts = self._left.popleft()
         try:
             keys = table.damaged_rows(part, parts).tolist()
-        except ValueError:  # it keeps none any more: tiers or rules of eviction have been set
+        except ValueError:  # the table no longer keeps digests
             keys = []
         if not keys:
             return Slice(1, not self._left)

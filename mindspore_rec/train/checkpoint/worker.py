@@ -56,5 +56,5 @@ class Worker:
 
 
 def _yield_to_training() -> None:
-    if sys.platform == "linux":  # on Linux a thread has its own priority
+    if sys.platform == "linux":  # on Linux, each thread has its own priority
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)

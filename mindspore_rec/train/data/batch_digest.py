@@ -12,7 +12,7 @@ from mindspore_rec.common.stream.batches import Batch
 
 __all__ = ["batch_digest"]
 
-_EDGE = 4096  # bytes at either end of a column that tell batches apart
+_EDGE = 4096  # bytes at the start and the end of a column that are hashed
 
 
 def batch_digest(batch: Batch) -> int:

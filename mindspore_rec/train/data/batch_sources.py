@@ -242,7 +242,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, such as an endless Python generator, or None."""
+        """Reason why the position cannot be saved (an endless Python generator, ...), or None."""
         for each in _generators(self._dataset):
             source = each.source
             if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
@@ -288,7 +288,7 @@ def _columns_of_rows(rows: Any) -> dict[str, Any]:
 def _has_length(dataset: Dataset) -> bool:
     if isinstance(dataset, GeneratorDataset) and _length(dataset.source) is None:
         return False
-    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # for ever
+    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # repeated without end
         return False
     return all(_has_length(child) for child in dataset.children)
 

@@ -103,7 +103,7 @@ class KeptBatches(BatchWrapper):
         try:
             yield from super().read()
         except ReadLaterError:
-            raise  # another iteration goes on, and the batches that were read ahead are trained
+            raise  # another iteration is running, and its batches will be trained
         except BaseException:  # no step follows for the batches that were read ahead
             for state in self._states:
                 state.forget()
@@ -134,7 +134,7 @@ class KeptBatches(BatchWrapper):
         for place, kept in enumerate(self.schema.pipeline.kept):
             name = events_name(kept.name)
             if name not in arrays:
-                continue  # the rows carry their histories
+                continue  # the rows already contain this history
             events = np.ascontiguousarray(arrays[name], np.int64)
             if self._logs is not None:
                 lists = self._logs[place].histories(events)
@@ -238,7 +238,7 @@ class _Scratch:
         self._above.write_rows(users, rows)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the latest time."""
+        """Set the event time, unless the present event time is later."""
         self.event_time = max(seconds, self.event_time or 0)
 
     def evict_due(self) -> None:

@@ -18,7 +18,7 @@ __all__ = ["KEYS", "compare"]
 KEYS = 64
 """Number of ids to test, starting from 0."""
 
-_TRIED = ((1, 3), (2, 40), (7, 3))  # rows of a batch, and most values of a list
+_TRIED = ((1, 3), (2, 40), (7, 3))  # number of rows, and maximum number of values in a list
 _MOST_ERROR = 1e-5
 
 

@@ -70,6 +70,6 @@ class FairLock:
     def _pass_on(self) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().release()  # still held, now by another thread
+                self._waiting.popleft().release()  # the next thread now holds the lock
             else:
                 self._held = False

@@ -93,7 +93,7 @@ def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
 
 
 def exchange(cell: nn.Cell, attribute: str, value: Any) -> Any:
-    """Set an attribute without the checks of `Cell`; return its old value."""
+    """Set an attribute without the checks of `Cell`; return the attribute's old value."""
     holders = (cell.__dict__, cell._cells, getattr(cell, "_primitives", {}))
     for holder in holders:
         if attribute in holder:

@@ -42,9 +42,9 @@ def export_mindir(
         directory.
 
     Raises:
-        ValueError: `inputs` is None and the network has no `set_inputs`, or the network cannot be
-            exported as MindIR. The error is also raised if the file's outputs differ from the
-            network's outputs.
+        ValueError: `inputs` is None and the network's `set_inputs` was not called, or the network
+            cannot be exported as MindIR. The error is also raised if the file's outputs differ from
+            the network's outputs.
         OSError: the file cannot be written.
 
     Example:
@@ -96,7 +96,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return random inputs; ids may be without a row, except in static tables."""
+    """Return random inputs; some ids may have no row, except in static tables."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

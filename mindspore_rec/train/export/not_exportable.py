@@ -7,4 +7,4 @@ __all__ = ["NotExportableError"]
 
 
 class NotExportableError(Exception):
-    """Raised if a network cannot be served without MindSpore; the message says why."""
+    """Raised if a network cannot be served without MindSpore; the message contains the reason."""

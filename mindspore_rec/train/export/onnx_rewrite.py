@@ -42,8 +42,8 @@ def cut_lookups(
 
     Args:
         model: ONNX model from `mindspore.export`.
-        marks: maps the name of each lookup's Parameter to True if the lookup combines bags. Bags
-            are exported as a ReduceSum of the rows.
+        marks: maps the name of each lookup's Parameter to True if the lookup combines bags.
+            MindSpore exports a bag as a ReduceSum of the rows.
         parameters: names of the dense parameters, which become inputs of the model.
 
     Returns:
@@ -101,7 +101,7 @@ def _bag(
 
     Args:
         mark: name of the lookup's Parameter.
-        rows: result of the lookup's Gather.
+        rows: name of the result of the lookup's Gather.
         readers: for the name of each value, the nodes that read the value.
         makers: for the name of each value, the node that computes the value.
     """

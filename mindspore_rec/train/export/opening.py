@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a network that MindSpore runs; serving reaches MindSpore only through this module."""
+"""Open a network that MindSpore runs; serving uses MindSpore only through this module."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def write_network(
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
-        make: function that returns the network, or the network and its FeaturePipeline. The
-            network's tables and parameters are changed.
+        make: function that returns the network, or the network and its FeaturePipeline. This
+            function changes the network's tables and parameters.
         inputs: inputs of the network, as for `Predictor`.
         recorded: inputs to use if `inputs` is None and the network's `set_inputs` was not called.
         model: the manifest's entry for the network.

@@ -22,8 +22,8 @@ class BatchColumns:
         labelled: whether the last column is a label, which the network does not read.
 
     Attributes:
-        names: names of the latest batch's columns, available inside `named`; empty if the columns
-            have no names.
+        names: names of the latest batch's columns, available in the context `named`; empty if the
+            columns have no names.
 
     Example:
         >>> columns = BatchColumns(nn.Dense(2, 1), True)

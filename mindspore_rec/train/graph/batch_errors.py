@@ -2,9 +2,9 @@
 """Explain in one sentence why MindSpore cannot compile or run a network for a batch.
 
 MindSpore's message describes the failure of an inner operator, followed by a page of compiler
-output or C++ file names. MindSpore raises TypeError, ValueError or RuntimeError for every cause.
-Like `operator_errors`, this module therefore reads the text of the error. No other code in the
-library depends on the text of an error, except code that reads one message of `fuse`.
+output or C++ file names. For any cause, MindSpore may raise a TypeError, a ValueError or a
+RuntimeError. Like `operator_errors`, this module therefore reads the text of the error. No other
+code in the library depends on the text of an error, except code that reads one message of `fuse`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ __all__ = ["AMP_LEVELS", "apply_amp_level"]
 
 AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # of x86-64, of Arm
+_BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # CPU flags of x86-64 and Arm
 
 
 def apply_amp_level(network: nn.Cell, amp_level: str) -> None:

@@ -61,7 +61,7 @@ class _OfClasses:
 
 
 def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> None:
-    if label.ndim >= prediction.ndim:  # the label has the shares of the classes
+    if label.ndim >= prediction.ndim:  # the label contains the shares of the classes
         return
     classes, got = prediction.shape[1], label.asnumpy()
     wrong = got[((got >= classes) | (got < -classes)) & (got != ignored)]
@@ -128,7 +128,7 @@ class LossCell(_OfClasses, nn.Cell):
         self.network = network
         self.loss_fn = differentiable(loss_fn)
         self.pairs = isinstance(loss_fn, _OF_EACH)
-        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # index of a class that has no loss
         self.members = members_of(network)
         self.sums = self.members > 1 and getattr(loss_fn, "reduction", None) == "sum"
 
@@ -166,7 +166,7 @@ class EvalCell(_OfClasses, nn.Cell):
         self.network = network
         self.loss_fn = loss_fn
         self.pairs = isinstance(loss_fn, _OF_EACH)
-        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # index of a class that has no loss
 
     def construct(self, *columns: Any) -> Any:
         """Return loss, prediction and label."""

@@ -152,7 +152,7 @@ class IdColumns:
                 continue
             lookups = self._tables[name].recent_lookups()
             if not lookups or any(size == 0 for _, size in lookups):
-                continue  # of a batch whose histories are all empty, a later batch shows the column
+                continue  # all histories are empty; a later batch shows the column
             matches = [_matches(columns, digest, size) for digest, size in lookups]
             first = watched.steps == 0
             if not first and len(matches) == len(watched.lookups):

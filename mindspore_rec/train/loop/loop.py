@@ -41,7 +41,7 @@ class TrainLoop:
     unbounded data set has no size.
 
     Args:
-        call: `CellCaller` of the train cell.
+        call: `CellCaller` of the training cell.
         run: parameters that callbacks read by `run_context.original_args()`.
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
@@ -55,8 +55,8 @@ class TrainLoop:
         summary: summary of the run.
         stop_on_nan: whether a NaN or infinite loss of a step is an error.
         finite_columns: whether a NaN or infinite number in a column of a batch is an error.
-        optimizers: optimizers of the train cell. If an optimizer has a list of learning rates, the
-            list must cover all steps.
+        optimizers: optimizers of the training cell. If an optimizer has a list of learning rates,
+            the list must cover all steps.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class TrainLoop:
             self._interruption.waiting = False
 
     def _on_wait(self) -> None:
-        self._interruption.waiting = False  # no signal may interrupt a round or a callback
+        self._interruption.waiting = False  # no signal may interrupt communication or a callback
         try:
             self._peers.feed.on_wait()
         finally:

@@ -31,7 +31,7 @@ class ModelParts(Model):
     _rows: SchemaTraining | None  # None if the network was not made from a schema
     _callers: dict[int, CellCaller]
     _caller_tables: dict[int, list[Any]]
-    _has_rows: bool  # or the warning was shown
+    _has_rows: bool  # also True after the warning was shown
     _metric_fns: Any
 
     def _hint_untrained(self) -> None:

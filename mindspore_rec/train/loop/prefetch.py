@@ -134,7 +134,7 @@ class PrefetchStage:
             ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))
 
     def begin_step(self) -> None:
-        """Wait for the rows of the current batch to be in host memory.
+        """Wait until the rows of the current batch are in host memory.
 
         Raises:
             OSError, RuntimeError: a lower tier cannot be read.

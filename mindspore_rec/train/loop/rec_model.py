@@ -63,7 +63,7 @@ from mindspore_rec.train.workers.worker_state import WorkerState
 
 __all__ = ["RecModel"]
 
-_LEARNING_RATE = 0.002  # of the default optimizer
+_LEARNING_RATE = 0.002  # learning rate of the default optimizer
 
 
 class RecModel(ModelEvaluation):
@@ -72,8 +72,8 @@ class RecModel(ModelEvaluation):
     A `RecModel` is a `mindspore.train.Model` with these differences:
 
     * The data may be a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any
-      iterable of whole batches. A batch is a tuple or dict of NumPy arrays. With `loss_fn`, a
-      batch's last column is the label and all other columns are the network's inputs. The data may
+      iterable of whole batches. A batch is a tuple or dict of NumPy arrays. If `loss_fn` is set, a
+      batch's last column is the label, and all other columns are the network's inputs. The data may
       be endless, because the model never needs their size.
     * If batches come from `FeatureBatches` or `StreamingDataset`, the network's hash tables receive
       each batch's event time just before the batch's step.
@@ -87,8 +87,8 @@ class RecModel(ModelEvaluation):
     * `train`, `fit` and `online_train` return a `TrainSummary`.
     * If the network was made from a `Schema`, data may also be rows of raw columns: a
       `mindspore_rec.data.Rows`, a DataFrame, an Arrow Table, or a `StreamSource` such as a
-      `KafkaSource`. The model then runs in graph mode,
-      whatever MindSpore's mode is.
+      `KafkaSource`. A model whose network was made from a `Schema` runs in graph mode, whatever
+      MindSpore's mode is.
 
     Args:
         network: cell that computes the prediction from its inputs. If `loss_fn` is None, and the
@@ -215,7 +215,7 @@ class RecModel(ModelEvaluation):
         self.prefetch_ids: PrefetchIds | None = None
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
-        self._has_rows = False  # or the warning was shown
+        self._has_rows = False  # also True after the warning was shown
 
     # ---- what Model's constructor asks for
 
@@ -281,9 +281,9 @@ class RecModel(ModelEvaluation):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
-                may end in the middle of a pass over the data. Default: -1, which means that an
-                epoch is one pass over the data.
+            sink_size: number of steps per epoch, if `sink_size` is above 0. With a `sink_size`
+                above 0, an epoch may end in the middle of a pass over the data. Default: -1, which
+                means that an epoch is one pass over the data.
             initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: whether to show progress and the summary on standard error. If standard error
@@ -303,13 +303,14 @@ class RecModel(ModelEvaluation):
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; the data yield
-                no batch, or can be read only once although there are several epochs; or a batch has
-                no rows, or contains NaN or infinity. The error is also raised if the labels of the
-                first batch are outside [0, 1] and the loss is a binary cross-entropy.
+            TypeError, ValueError: an argument is of the wrong type or out of range. The error is
+                also raised if the data yield no batch, or if they can be read only once although
+                there are several epochs. The error is also raised if a batch has no rows, or
+                contains NaN or infinity. The error is also raised if the labels of the first batch
+                are outside [0, 1] and the loss is a binary cross-entropy.
             RuntimeError: the optimizer does not update a table, or the data set fails.
-            FloatingPointError: the loss is NaN or infinite; rows updated in that step may contain
-                NaN too.
+            FloatingPointError: the loss is NaN or infinite; rows that the step has updated may
+                contain NaN too.
         """
         hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
@@ -504,7 +505,7 @@ class RecModel(ModelEvaluation):
                 its state.
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
-                warning once. Default: None (upstream: True).
+                warning once. Default: None. In MindRec, the default is True.
             sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
             progress: as for `train`. Default: True.
@@ -622,7 +623,7 @@ class RecModel(ModelEvaluation):
         self._check_trainable()
         if self._rows is None:
             hint_mode()
-        self._has_rows = True  # from the first step on
+        self._has_rows = True  # True after the first step
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, self.prefetch_ids)
         peers = self._meet(run, tables, max_steps)
@@ -715,8 +716,8 @@ class RecModel(ModelEvaluation):
         Raises:
             TypeError: `valid_dataset` is not an iterable of batches, or a callback is not a
                 Callback.
-            ValueError: the model was made without metrics; the data contain no batch, or contain
-                NaN or infinity; a FeaturePipeline would learn from the batches.
+            ValueError: the model was made without metrics, the data contain no batch, the data
+                contain NaN or infinity, or a FeaturePipeline would learn from the batches.
         """
         if not self._metric_fns:
             raise ValueError(
@@ -836,8 +837,8 @@ class RecModel(ModelEvaluation):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the model: schema, network, tables, and the optimizer's state.
 
-        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves it for requests of
-        raw columns.
+        `mindspore_rec.load` loads the model, and `mindspore_rec.serving` serves the model to
+        requests with raw columns.
 
         Args:
             path: directory to make.

@@ -162,7 +162,7 @@ class SchemaTraining:
         Args:
             data: a `Rows`, its batches, a DataFrame or an Arrow Table; a `StreamSource` of raw
                 columns, such as a `KafkaSource`; or other data.
-            argument: name of the data in messages.
+            argument: name of the data in error messages.
             metrics: metrics of the model, by name.
             is_train: True for training data. Data that are neither batches nor a stream are
                 shuffled. If the scales of the schema have learned nothing, they learn from the
@@ -274,7 +274,7 @@ class SchemaTraining:
         Args:
             data: raw rows.
             call: function that takes the network's inputs and returns the network's output.
-            tables: tables in which histories are looked up. Default: the network's.
+            tables: tables in which histories are looked up. Default: the network's tables.
 
         Returns:
             float32 ``[N]``, or ``[N, T]`` if the schema has several labels.
@@ -324,7 +324,7 @@ def _features_of(data: Any, names: list[str], more: Sequence[str]) -> Any:
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(data, list):  # of dicts
+    if isinstance(data, list):  # a list of dicts
         data = pd.DataFrame([dict(row) for row in data])
     elif not isinstance(data, (Mapping, pd.DataFrame, pa.Table, pa.RecordBatch)):
         data = pa.table(data)

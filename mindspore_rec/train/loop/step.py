@@ -51,8 +51,8 @@ class TrainStep(nn.Cell):
     Args:
         network: cell that returns the loss.
         optimizer: an optimizer that updates all tables of the network, except frozen tables.
-        loss_scale: factor of the loss in the backward pass, > 0. The factor must equal the
-            optimizer's `loss_scale`. Default: 1.0.
+        loss_scale: factor above 0 by which the loss is multiplied in the backward pass. The factor
+            must equal the optimizer's `loss_scale`. Default: 1.0.
         fuse: if True, combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
             combined. A container, such as an `nn.SequentialCell`, stays unchanged without a

@@ -47,8 +47,8 @@ class BinaryMetric(MergedMetric):
         from_logits: whether the predictions are logits. If False, predictions must be in ``[0,
             1]``. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
-        weighted: whether the rows have weights, only for metrics that support weights. Default:
-            False.
+        weighted: whether the rows have weights; True only for metrics that support weights.
+            Default: False.
 
     Raises:
         TypeError: an argument has the wrong type.

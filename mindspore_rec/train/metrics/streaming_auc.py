@@ -38,7 +38,7 @@ class StreamingAUC(BinaryMetric):
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, which means all rows.
         half_life: number of rows after which the weight of a row is halved. Default: None, which
-            means no fading. Not together with ``window``.
+            means no fading. ``half_life`` and ``window`` must not be set together.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
@@ -134,7 +134,7 @@ class _Counter(Protocol):
         """Add the codes of rows that follow the rows counted so far, oldest first."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was counted."""
+        """Return the counts as a state."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
         """Add another counter's state; its `rows` rows follow the rows of this counter."""

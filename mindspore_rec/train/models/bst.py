@@ -124,7 +124,7 @@ class BST(Network):
         self.append = AppendRows()
         self.histories = len(self.candidates.dims)
         self.count = blocks
-        made: list[nn.Cell] = []  # first all blocks of the first history
+        made: list[nn.Cell] = []  # begins with all blocks of the first history
         assert self.schema is not None  # Candidates refuses arrays without a schema
         for dim, history in zip(self.candidates.dims, self.schema.histories, strict=True):
             places = history[0].most_values + 1 if positions is None else positions

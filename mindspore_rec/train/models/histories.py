@@ -21,7 +21,7 @@ _MOST_BLOCKS = 64
 
 
 class HistoryLookup(nn.Cell):
-    """Look up the values of the histories of a schema, in the tables of an `InputLayer`.
+    """Look up the values of a schema's histories in the tables of an `InputLayer`.
 
     Columns with the same `table` share rows: an item has the same vector in a history and in `ids`.
     The number of values in a history may change from batch to batch, and may be 0.
@@ -125,12 +125,12 @@ class HistoryLookup(nn.Cell):
 
 
 def _count(inputs: list[str]) -> int:
-    """Return the number of arrays of histories."""
+    """Return the number of arrays that belong to histories."""
     return sum(1 + len(values) for values in ragged_places(inputs).values())
 
 
 def check_blocks(blocks: int) -> int:
-    """Return the number of blocks of a network.
+    """Check and return the number of blocks of a network.
 
     Raises:
         TypeError, ValueError: `blocks` is not an int from 1 to 64.

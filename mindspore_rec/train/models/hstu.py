@@ -26,7 +26,7 @@ class HSTU(NextItemNetwork):
     A block adds two learned biases to the attention score of two events. One bias depends on the
     distance of the events in the history, the other bias on the time between the events. The times
     of the events are the first side column (`side_of`) of the history with ``values="int64"``, in
-    any unit. Without a column of times, only distances have biases.
+    any unit. Without a column of times, a block adds only the bias of the distance.
 
     Candidates, the other side columns, the other columns of the row and the linear part work as in
     `SASRec`.

@@ -42,7 +42,7 @@ class InputLayer(nn.Cell):
             for each number. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, as for the cell that `Features.embedding` returns.
+        ids: int64 Tensor, in the same form as for the cell that `Features.embedding` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
@@ -144,7 +144,7 @@ class FirstOrder(nn.Cell):
         members: number of members; the cell repeats its output for each member. Default: 1.
 
     Inputs:
-        ids: int64 Tensor, as for the cell that `Features.sums` returns.
+        ids: int64 Tensor, in the same form as for the cell that `Features.sums` returns.
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:

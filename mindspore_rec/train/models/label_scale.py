@@ -15,8 +15,8 @@ __all__ = ["LabelScale"]
 class LabelScale(nn.Cell):
     """Convert a network's outputs to the labels' units, and labels to the scale of the outputs.
 
-    A network of a schema predicts (label - mean) / deviation, the standardized label. So a training
-    does not depend on the unit of the label. Labels with two values are unchanged.
+    A network of a schema predicts (label - mean) / deviation, the standardized label. A training
+    therefore does not depend on the unit of the label. Labels with two values are unchanged.
 
     Args:
         binary: for each task, whether its label has two values.
@@ -28,8 +28,8 @@ class LabelScale(nn.Cell):
         float32 Tensor `[B, T]`, computed as `outputs * deviation + mean`.
 
     Attributes:
-        mean: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 0.
-        deviation: a Parameter `[1, T]`, which the optimizer leaves unchanged. It starts at 1.
+        mean: a Parameter `[1, T]`, which starts at 0 and which the optimizer leaves unchanged.
+        deviation: a Parameter `[1, T]`, which starts at 1 and which the optimizer leaves unchanged.
         is_set: whether `set` was called; checkpoints contain this flag, the means and the
             deviations.
 

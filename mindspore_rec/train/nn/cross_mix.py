@@ -41,7 +41,7 @@ class CrossNetMix(CrossLayers):
     Biases start with 0. `mindspore.set_seed` seeds the initialization.
 
     In each layer, one matrix product computes the products by all V, and another matrix product
-    computes the products by all U. Each expert has a separate matrix product by its C. On the CPU
+    computes the products by all U. Each expert has a separate matrix product by its C. On the CPU,
     one operator computes all layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale

@@ -24,7 +24,7 @@ __all__ = [
     "values_of_block",
 ]
 
-_MOST_BITS = 48  # of the time differences that differ in their buckets, in csrc/sequence
+_MOST_BITS = 48  # larger time differences share a bucket; see csrc/sequence
 _NUDGE = 1e-3  # more than the error of a float32 logarithm
 
 

@@ -10,7 +10,7 @@ from mindspore_rec.train.export.histories.nodes import Nodes
 
 __all__ = ["pool_values"]
 
-_MOST_ELEMENTS = 1 << 20  # of a padded block, if it has several lists
+_MOST_ELEMENTS = 1 << 20  # of a padded block with several lists
 _LEAST = np.finfo(np.float32).min
 
 

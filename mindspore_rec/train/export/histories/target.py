@@ -26,7 +26,7 @@ class TargetRows(nn.Cell):
         cell: the cell.
         marks: the `Marks` to which the marks of this cell are added.
 
-    Inputs and outputs are as for `TargetAttention`.
+    Inputs and outputs are the same as for `TargetAttention`.
     """
 
     def __init__(self, cell: TargetAttention, marks: Marks) -> None:
