@@ -131,8 +131,8 @@ class Protection:
         """Return a server for an application; `run(sockets=[...])` serves until a signal arrives.
 
         Args:
-            app: the ASGI application, before `guard` has wrapped it.
-            grpc, started, says: as for `Server`.
+            app: the ASGI application, which `guard` has not wrapped yet.
+            grpc, started, says: see `Server`.
         """
         raise_file_limit(self.bounds.connections)
         server = DrainingServer(
@@ -225,7 +225,7 @@ class DrainingServer(Server):
     flight, and ends. A second signal ends the wait of `drain_seconds` early.
 
     Args:
-        app, grpc, started, says, **options: as for `Server`.
+        app, grpc, started, says, **options: see `Server`.
         drain: state of this server's stop, shared with the servers of other protocols.
         drain_seconds: seconds in which the stopping server still accepts requests, at least 0.
         tls: TLS object; the server regularly checks whether the certificate was renewed. Default:

@@ -59,7 +59,7 @@ class ServedModel:
     Args:
         name: name of the model in requests.
         predictor: predictor that answers the requests.
-        max_rows: as for `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
+        max_rows: see `Batcher`; `max_rows` also limits the rows of one request. 0: no limit.
         metrics: object that publishes the model's metrics until the model is closed. Default: none.
 
     Attributes:
@@ -120,7 +120,7 @@ class ServedModel:
         return time.time() - self._saved[1]
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table; arguments and errors are as for `Predictor`."""
+        """Return the digest of each table; for arguments and errors, see `Predictor`."""
         return self._predictor.digests(parts)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:

@@ -270,7 +270,7 @@ def shared_predictor(
         fd: descriptor of the shared memory.
         places: indexes of the memory's reader places that this process may use.
         wait_seconds: maximum time in seconds to wait for a first state.
-        features: as for `Predictor`.
+        features: see `Predictor`.
         pulse: shows whether the process that follows the run is still working. Default: not known.
         poll_seconds: seconds between two checks of the run's directory by the process that writes
             the rows. Default: 0.1.

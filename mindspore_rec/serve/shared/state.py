@@ -32,7 +32,7 @@ class PublishedState:
 
     Attributes:
         entry: the state's checkpoint, whose manifest contains only the fields that `Status` needs.
-        deltas_applied, fulls_loaded: as for `Status`.
+        deltas_applied, fulls_loaded: see `Status`.
         dense: the dense parameters by name.
         learned: state of the feature pipeline; None if there is no pipeline.
 

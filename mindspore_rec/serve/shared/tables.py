@@ -54,7 +54,7 @@ class WrittenTable:
     Args:
         name: name of the table.
         number: index of the table in the memory.
-        arguments, key_dtype: as for `ServedTable`.
+        arguments, key_dtype: see `ServedTable`.
         rows: number type of the rows, 'float32', 'int8' or 'int4'.
         writer: function that returns the writer of the shared memory.
 

@@ -113,8 +113,8 @@ class ServedInSharedMemory(Served):
         copy: directory into which the network is copied. All processes read the copy, so that they
             have the same network even if a restarted training writes another network file.
         fd: descriptor of the shared memory.
-        rows: as for `Predictor`. Default: 'float32'.
-        inputs, features: as for `Predictor`. Default: the inputs and features of the network.
+        rows: see `Predictor`. Default: 'float32'.
+        inputs, features: see `Predictor`. Default: the inputs and features of the network.
         place: index of the reader place that the scrubber uses. Default: the last place.
     """
 

@@ -103,7 +103,7 @@ class EvalCallback(ResumedCallback):
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
-        eval_dataset: the evaluation data, as for `RecModel.eval`. Each evaluation reads the data
+        eval_dataset: the evaluation data; see `RecModel.eval`. Each evaluation reads the data
             from the start.
         every_steps: steps between two evaluations, at least 1. Default: None, which means
             evaluations only at the ends of epochs.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a loss metric, and a callback that runs before the others."""
+"""Validation for `RecModel.fit`: a loss metric, and a callback that runs before other callbacks."""
 
 from __future__ import annotations
 

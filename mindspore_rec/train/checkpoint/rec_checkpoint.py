@@ -268,9 +268,8 @@ class RecCheckpoint(Callback):
             TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
                 the position in the data cannot be saved. The error is also raised if the model, the
-                data or `states` do not match the checkpoint. The data do not match if they have a
-                position in a stream and the checkpoint has none, or if the checkpoint has a
-                position and the data have none.
+                data or `states` do not match the checkpoint. The data do not match the checkpoint
+                if only the data, or only the checkpoint, has a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:

@@ -184,7 +184,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the marks of the saved changes, [] if it was not written."""
+            """Write the delta; return the marks of the saved changes, [] if nothing was written."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks

@@ -169,7 +169,7 @@ class IterableBatches(BatchSource):
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and the sources that it wraps; an empty list if it has no state."""
+        """Return the iterable and its wrapped sources; an empty list if there is no state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):

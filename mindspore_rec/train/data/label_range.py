@@ -22,8 +22,8 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
     """If the loss is a binary cross-entropy, check that the labels of a batch are in [0, 1].
 
     Labels outside [0, 1] would raise no error, but the network would learn to make ever greater
-    predictions. If labels are not NumPy arrays or Tensors of numbers, this check accepts them,
-    because other checks reject them.
+    predictions. This check accepts labels that are not NumPy arrays or Tensors of numbers, because
+    other checks reject such labels.
 
     Args:
         batch: columns of the batch; the label is the last column.

@@ -43,7 +43,7 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     With one worker, all three values of `by` return the data unchanged.
 
     Args:
-        data: the training data, as for `RecModel.train`.
+        data: the training data; see `RecModel.train`.
         by: "rows", "batches" or "worker". Default: "rows".
 
     Raises:

@@ -39,8 +39,8 @@ class FairLock:
         return self
 
     def __enter__(self) -> None:
-        # A thread that already holds `graph_lock` does not enter the queue: otherwise, the first
-        # thread in the queue might wait for this thread, and this thread for the queue.
+        # A thread that already holds `graph_lock` does not enter the queue, because the first
+        # thread in the queue may be waiting for `graph_lock`.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()

@@ -36,7 +36,7 @@ class GraphRunner(Runner):
         inputs: inputs of the network. A size of -1 makes a dimension dynamic, so that one graph
             serves all sizes. If `inputs` is None, the inputs are unknown, and `CellCaller` decides
             which graphs to compile.
-        features: as `Runner.features`. Default: None.
+        features: see `Runner.features`. Default: None.
         owned: True if `close` frees the network's tables. Default: False.
 
     Example:

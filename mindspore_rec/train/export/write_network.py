@@ -45,7 +45,7 @@ def write_network(
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
         make: function that returns the network, or the network and its FeaturePipeline. This
             function changes the network's tables and parameters.
-        inputs: inputs of the network, as for `Predictor`.
+        inputs: inputs of the network; see `Predictor`.
         recorded: inputs to use if `inputs` is None and the network's `set_inputs` was not called.
         model: the manifest's entry for the network.
 

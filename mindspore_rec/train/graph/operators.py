@@ -155,7 +155,7 @@ def custom_op(
     Args:
         name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.
         dtype: dtype of the output, or a tuple of dtypes.
-        bprop: gradient function, as for `ops.Custom`. Default: None.
+        bprop: gradient function; see `ops.Custom`. Default: None.
         shapes: shapes of the outputs, if these shapes do not depend on the shapes of the inputs.
             Default: None.
         multi_output: whether the operator has more than one output. Default: False.

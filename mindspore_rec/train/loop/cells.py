@@ -148,8 +148,8 @@ class EvalCell(_OfClasses, nn.Cell):
     """Network that returns a batch's loss, prediction and label, as `Model`'s metrics require.
 
     Args:
-        network: as for `LossCell`.
-        loss_fn: as for `LossCell`.
+        network: see `LossCell`.
+        loss_fn: see `LossCell`.
 
     Inputs:
         columns: the inputs, followed by the label.

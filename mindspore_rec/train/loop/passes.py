@@ -159,7 +159,7 @@ class Passes:
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
         """Raise ValueError if `state` is from the same data: a new pass would repeat its batches.
 
-        Args: as for `go_on`.
+        Args: see `go_on`.
         """
         at = _place_of(state, path)
         if not at.batches or state["length"] != self._length:
@@ -291,7 +291,7 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; raise an error if reading it ahead has drawn random numbers.
+        """Return the next batch; raise an error if reading ahead has drawn random numbers.
 
         Reading a batch ahead may draw random numbers. After a step, the states of the generators
         are then no longer the states that follow the batch of this step.

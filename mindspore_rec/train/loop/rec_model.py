@@ -103,15 +103,16 @@ class RecModel(ModelEvaluation):
             `network.trainable_params()`. Default: None. If the network was made from a schema with
             labels and `loss_fn` is None too, the default is `LazyAdam` with the network's
             `default_learning_rate`, which is 0.002 for most networks.
-        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
-            For a network that was made from a schema, the metrics may be a name or a list of names.
-            The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration', 'accuracy', 'gauc'
-            and, for labels that are numbers, 'rmse', 'mse' and 'mae'. Default: 'auc' and 'log_loss'
-            for labels with two values, and 'rmse' for labels that are numbers. If the rows have
-            weights, all metrics that are chosen by name use the weights, except 'gauc'.
-        eval_network: evaluation network as for `Model`. Default: None, which means a network that
+        metrics: metrics in any form that `Model` accepts, for example from `mindspore_rec.metrics`.
+            Default: None. For a network that was made from a schema, the metrics may be a name or a
+            list of names. The names are 'auc', 'log_loss', 'normalized_entropy', 'calibration',
+            'accuracy', 'gauc' and, for labels that are numbers, 'rmse', 'mse' and 'mae'. Default:
+            'auc' and 'log_loss' for labels with two values, and 'rmse' for labels that are numbers.
+            If the rows have weights, all metrics that are chosen by name use the weights, except
+            'gauc'.
+        eval_network: evaluation network; see `Model`. Default: None, which means a network that
             combines `network` and `loss_fn`.
-        eval_indexes: output indexes as for `Model`. Default: None.
+        eval_indexes: indexes of outputs; see `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers have
             bfloat16 inputs. With 'auto', the matrix products have bfloat16 inputs only on a
             processor that can multiply bfloat16. See `compute_dtype` in the documentation of the
@@ -377,18 +378,18 @@ class RecModel(ModelEvaluation):
         MindSpore's own callbacks, are also called during the evaluations.
 
         Args:
-            epoch: as for `train`.
-            train_dataset: as for `train`.
-            valid_dataset: evaluation data as for `eval`, read from the start for each evaluation.
-                Default: None, which means no evaluation, as in `train`.
+            epoch: see `train`.
+            train_dataset: see `train`.
+            valid_dataset: evaluation data; see `eval`. Each evaluation reads the data from the
+                start. Default: None, which means no evaluation.
             valid_frequency: number of epochs between evaluations, at least 1; or a list of the
                 epochs, counted from 1, after which to evaluate. Default: 1.
-            callbacks: as for `train`.
-            sink_size: as for `train`.
-            initial_epoch: as for `train`.
-            max_steps: as for `train`.
-            progress: as for `train`.
-            stop_on_nan: as for `train`. The columns of `valid_dataset` are checked too.
+            callbacks: see `train`.
+            sink_size: see `train`.
+            initial_epoch: see `train`.
+            max_steps: see `train`.
+            progress: see `train`.
+            stop_on_nan: see `train`. The columns of `valid_dataset` are checked too.
 
         Returns:
             Summary of the run.
@@ -400,7 +401,7 @@ class RecModel(ModelEvaluation):
                 `valid_dataset`. The error is also raised if `valid_dataset` is not None and the
                 model has no metrics, or has a metric called 'eval_loss'. In addition, `fit` raises
                 every error that `train` raises.
-            RuntimeError, FloatingPointError: as for `train`.
+            RuntimeError, FloatingPointError: see `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
 
@@ -508,8 +509,8 @@ class RecModel(ModelEvaluation):
                 warning once. Default: None. In MindRec, the default is True.
             sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
             max_steps: maximum number of steps of the run. Default: None, which means no limit.
-            progress: as for `train`. Default: True.
-            stop_on_nan: as for `train`. Default: True.
+            progress: see `train`. Default: True.
+            stop_on_nan: see `train`. Default: True.
 
         If a cache prefetches, a batch is trained on only after the next `CacheConfig.prefetch`
         batches have been read. If the data are a `StreamingDataset`, or `FeatureBatches` over a
@@ -523,7 +524,7 @@ class RecModel(ModelEvaluation):
             TypeError, ValueError: an argument is of the wrong type or out of range, or a batch is
                 of a kind that `train` rejects too.
             RuntimeError: the optimizer does not update a table, or the stream fails.
-            FloatingPointError: as for `train`.
+            FloatingPointError: see `train`.
         """
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
@@ -684,7 +685,7 @@ class RecModel(ModelEvaluation):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again: an optimizer that was made later may have bound one of them."""
+        """Check the tables again: an optimizer that was made later may have bound a table."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -847,7 +848,7 @@ class RecModel(ModelEvaluation):
         Raises:
             ValueError: the network was not made from a schema, or cannot be constructed from a
                 description; use `save_checkpoint`.
-            FileExistsError, OSError: as for `save_checkpoint`.
+            FileExistsError, OSError: see `save_checkpoint`.
         """
         if self._rows is None:
             raise ValueError(

@@ -35,7 +35,7 @@ def loss_of(schema: Schema) -> nn.Cell:
 
 
 class SchemaLoss(nn.Cell):
-    r"""Mean loss of a batch, for labels of both kinds, and for rows with or without weights.
+    r"""Mean loss of a batch: labels have two values or are numbers, and rows may have weights.
 
     .. math::
         L = \frac{1}{B} \sum_b w_b \frac{1}{T} \sum_t l_t(z_{bt}, y_{bt})

@@ -50,8 +50,8 @@ class RMSE(MSE):
     """Root of the mean squared error of predicted numbers. The metric uses constant memory.
 
     Args:
-        task: as for `MSE`.
-        weighted: as for `MSE`.
+        task: see `MSE`.
+        weighted: see `MSE`.
 
     Examples:
         >>> metric = RMSE()
@@ -68,8 +68,8 @@ class MAE(MSE):
     """Mean absolute error of predicted numbers. The metric uses constant memory.
 
     Args:
-        task: as for `MSE`.
-        weighted: as for `MSE`.
+        task: see `MSE`.
+        weighted: see `MSE`.
 
     Examples:
         >>> metric = MAE()

@@ -41,13 +41,13 @@ class BST(Network):
     such as the times of events, are not read.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
-    2019, https://arxiv.org/abs/1905.06874. The network in the paper differs in two points: the
-    perceptron reads the outputs for all events of a history of fixed length, and the position of an
-    event is the time from the event to the recommendation.
+    2019, https://arxiv.org/abs/1905.06874. In the paper, the perceptron reads the outputs for all
+    events of a history of fixed length. In the paper, the position of an event is the time from the
+    event to the recommendation.
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 1, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.

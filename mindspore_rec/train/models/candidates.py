@@ -37,7 +37,7 @@ class Candidates(nn.Cell):
 
     Inputs:
         - **parts** (tuple): the output of `inputs`.
-        - **arrays** (tuple): all inputs of the network after `ids`, as for `HistoryLookup`.
+        - **arrays** (tuple): all inputs of the network after `ids`; see `HistoryLookup`.
 
     Outputs:
         Tuple with one triple (candidates, values, offsets) for each history: candidates float32

@@ -55,7 +55,7 @@ class DCNv2(Network):
 
     Args:
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         cross: the cross network. The text 'matrix' selects a `CrossNetV2` beside the perceptron;
             the text 'stacked_matrix' selects a `CrossNetV2` below the perceptron. A `CrossMixture`,

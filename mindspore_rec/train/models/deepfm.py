@@ -34,7 +34,7 @@ class DeepFM(Network):
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. Together,
             the fields and the embedded numbers must have at least two vectors, and all vectors must
             have the same width.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.

@@ -42,7 +42,7 @@ class DIN(Network):
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         attention_hidden: widths of the hidden layers of the MLP that computes an attention.
             Default: (80, 40).

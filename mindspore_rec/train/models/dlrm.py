@@ -39,7 +39,7 @@ class DLRM(Network):
         schema: the `Schema` of the data, or a `Features` for arrays that have no schema. All fields
             must have vectors of the same width. Without numbers, at least two fields are required.
         numbers: input of the bottom perceptron. With 'concat', the input is the numbers; with
-            'embed', 'piecewise' or 'periodic', the input is vectors of the numbers, as for
+            'embed', 'piecewise' or 'periodic', the input is vectors of the numbers; see
             `InputLayer`. Default: 'concat'.
         bottom: widths of the bottom perceptron's layers. `bottom` does not include the width of the
             last layer, which equals the width of an embedding. If there are no numbers, there is no

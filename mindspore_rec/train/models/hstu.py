@@ -36,7 +36,7 @@ class HSTU(NextItemNetwork):
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of blocks, 1 to 64. Default: 2.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.

@@ -119,7 +119,7 @@ def settings(model: str) -> dict[str, Any]:
     """Return the settings of a model with their default values.
 
     Args:
-        model: name of the model, as for `get`.
+        model: name of the model; see `get`.
 
     Example:
         >>> from mindspore_rec import models

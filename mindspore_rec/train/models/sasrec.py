@@ -45,7 +45,7 @@ class SASRec(NextItemNetwork):
 
     Args:
         schema: the `Schema` of the data, with at least one history.
-        numbers: 'concat', 'embed', 'piecewise' or 'periodic', as for `InputLayer`. Default:
+        numbers: 'concat', 'embed', 'piecewise' or 'periodic'; see `InputLayer`. Default:
             'concat'.
         blocks: number of transformer blocks, 1 to 64. Default: 2, as in the paper.
         heads: number of heads of a block, a divisor of the width of an event's vector. Default: 1.

@@ -85,7 +85,7 @@ class SchemaSum(nn.Cell):
 
     The weight of a list is the mean of the weights of its values. All weights start at 0.
 
-    Args: as for `SchemaEmbedding`.
+    Args: see `SchemaEmbedding`.
 
     Inputs:
         ids: int64 Tensor `[B, W]`, the schema's array `ids`.

@@ -119,8 +119,8 @@ def served(recipe: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Served
     network's builder.
 
     Args:
-        recipe: recipe of the network, as `Network.recipe` returns it.
-        schema: description of the schema, as `Schema.describe` returns it.
+        recipe: recipe of the network, from `Network.recipe`.
+        schema: description of the schema, from `Schema.describe`.
     """
     network = build(recipe, Schema.from_description(schema))
     assert network.schema is not None

@@ -36,8 +36,8 @@ class EmbeddingBag(nn.Cell):
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         padding_key: id that is left out of all bags. Default: none.
-        faae_coefficient: amount by which each occurrence of an id raises the id's count, as for
-            `TableLookup`; only for hash tables. Default: 1.
+        faae_coefficient: amount by which each occurrence of an id raises the id's count; see
+            `TableLookup`. Only hash tables count ids. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.

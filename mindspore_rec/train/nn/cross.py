@@ -38,7 +38,7 @@ class CrossNet(CrossLayers):
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
-        compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
+        compute_dtype: type to which the factors of products with rows are rounded; see `MLP`.
             Rounding saves no time in this layer, because a product with a single vector takes as
             long as reading the rows. Default: 'float32'.
 
@@ -121,7 +121,7 @@ class CrossNetV2(CrossLayers):
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
-        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+        compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
     Inputs:

@@ -54,9 +54,9 @@ class CrossNetMix(CrossLayers):
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
         rank: width of an expert, 1 to 8192; choose a width below `in_features`. Default: 32.
-        activation: activation of the experts, as for `MLP`; None for linear experts, which have no
+        activation: activation of the experts; see `MLP`. None selects linear experts, which have no
             C. Default: 'tanh'.
-        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+        compute_dtype: type to which the factors of products are rounded; see `MLP`.
             Default: 'float32'.
 
     Inputs:
@@ -129,7 +129,7 @@ class CrossNetMix(CrossLayers):
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts; the layer multiplies it by the input."""
+        """Return the weighted sum of a layer's experts, which is then multiplied by the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:

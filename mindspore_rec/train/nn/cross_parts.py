@@ -31,7 +31,7 @@ class CrossLayers(FusedLayer):
     Args:
         in_features: width of the input, or the widths of several inputs.
         layers: number of cross layers, 1 to 64.
-        compute_dtype: as for `FusedLayer`.
+        compute_dtype: see `FusedLayer`.
 
     Attributes:
         out_features: width of the output.

@@ -53,11 +53,11 @@ class Dice(HistoryLayer):
         y = p\, x + (1 - p)\, \alpha x, \quad p = \sigma\left(\frac{x - E[x]}{\sqrt{Var[x] +
         \epsilon}}\right)
 
-    In training, the mean and the variance of a column are computed from the batch, and gradients
-    flow through both. A training step also updates the moving mean and the moving variance; in
-    evaluation, the inputs are normalized by the moving moments. A batch without rows does not
-    change the moving moments. On several workers, each worker normalizes by its own rows, and
-    `RecModel` averages the moving moments.
+    In training, the mean and the variance of a column are computed from the batch. Gradients flow
+    through the mean and the variance. A training step also updates the moving mean and the moving
+    variance; in evaluation, the inputs are normalized by the moving moments. A batch without rows
+    does not change the moving moments. On several workers, each worker normalizes by its own rows,
+    and `RecModel` averages the moving moments.
 
     Results are identical bit for bit for any number of threads. The cell runs on the CPU.
 
