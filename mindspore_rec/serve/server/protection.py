@@ -79,7 +79,7 @@ class Protection:
 
     @property
     def scheme(self) -> str:
-        """'https' or 'http'."""
+        """Scheme of the server's URLs, 'https' or 'http'."""
         return "http" if self.tls is None else "https"
 
     @property

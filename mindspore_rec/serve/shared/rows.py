@@ -24,7 +24,7 @@ class SharedRows:
 
     Args:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The
-            first object initializes the empty file; later objects open the same file.
+            first `SharedRows` object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
         rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
         readers: indexes of the reader places that this process may use, from 0 to 511. A lookup

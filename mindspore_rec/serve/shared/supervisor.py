@@ -181,7 +181,7 @@ def supervise(
         options: options of the command.
         listener: the listening socket.
         work: function that each worker runs, with the `Shared` object and the worker's index as
-            arguments. The function runs until SIGTERM arrives, and returns the exit code.
+            arguments. `work` runs until SIGTERM arrives, and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
     If a process ends with the exit code `FATAL`, the supervisor ends all processes.

@@ -49,7 +49,7 @@ class WeightAverage(ResumedCallback):
 
     Raises:
         TypeError: `model` is not a Model that can be trained.
-        ValueError: `decay` is out of range. When training begins, the error is also raised if a
+        ValueError: `decay` is out of range. When training begins, a ValueError is also raised if a
             checkpoint was restored before this callback was created.
 
     Example:

@@ -143,9 +143,10 @@ class EarlyStopping(_Watch):
     """Callback that ends training when an evaluation metric has stopped improving.
 
     When the training ends, even without an early stop, the callback restores the state of the best
-    evaluation. This state includes dense parameters, rows, optimizer state and learning rates. The
-    best weights are saved as a checkpoint in a temporary directory. Each better evaluation replaces
-    the checkpoint of the best weights. After Ctrl-C, the model keeps its last weights.
+    evaluation. The restored state includes dense parameters, rows, optimizer state and learning
+    rates. The best weights are saved as a checkpoint in a temporary directory. Each better
+    evaluation replaces the checkpoint of the best weights. After Ctrl-C, the model keeps its last
+    weights.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
     same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
@@ -192,8 +193,8 @@ class EarlyStopping(_Watch):
             not exist, or `cuts` is set although `restore_best` is False.
         KeyError: evaluations do not measure `monitor` (raised during training).
         ValueError: the training is a restart, and the best weights that were saved before the
-            restart are missing. The error is also raised if `cuts` is set and the optimizers have
-            no constant rate. The ValueError is raised when training begins.
+            restart are missing. A ValueError is also raised if `cuts` is set and the optimizers
+            have no constant rate. The ValueError is raised when training begins.
         OSError: the best weights cannot be written (raised during training).
 
     Example:

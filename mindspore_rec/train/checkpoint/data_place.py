@@ -148,9 +148,9 @@ class DataPlace:
             saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: the data have no saved state and differ from the data of the checkpoint. The
-                error is also raised if `new_data` is True, but the checkpoint was written during
-                training on the same data.
+            ValueError: the data have no saved state and differ from the data of the checkpoint. A
+                ValueError is also raised if `new_data` is True, but the checkpoint was written
+                during training on the same data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches

@@ -86,7 +86,8 @@ def save_checkpoint(
         TypeError: an argument is of the wrong type.
         ValueError: `publication` announces checkpoints of a run.
         FileExistsError: `path` exists and `overwrite` is False; or `overwrite` is True, but `path`
-            is not a checkpoint that this function wrote. In this case, no file was written.
+            is not a checkpoint that this function wrote. A FileExistsError is raised before any
+            file is written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
         RuntimeError: weights without a table's rows were loaded into the network; see
             `keep_rows()`.
@@ -237,11 +238,11 @@ def load_checkpoint(
         TypeError, ValueError: an argument is of the wrong type or out of range.
         FileNotFoundError: there is no checkpoint at `path`.
         CheckpointError: a file is damaged, or the network's tables differ from the checkpoint's
-            tables. CheckpointError is a ValueError. The message names the file. In this case, no
-            table or parameter has changed.
+            tables. CheckpointError is a subclass of ValueError. The message of a CheckpointError
+            names the file. A CheckpointError is raised before any table or parameter changes.
         ValueError: the checkpoint has no state for a name in `states`, or an object in `states`
-            rejects its saved state (a CheckpointError). In this case, no table or parameter has
-            changed.
+            rejects its saved state (a CheckpointError). The ValueError is raised before any table
+            or parameter changes.
     """
     objects = check_states(states)
     by_hand = worker is not None or workers is not None

@@ -18,10 +18,10 @@ class Publication:
 
     Args:
         announce: function, such as an `Announcer`, that worker 0 calls after each written
-            checkpoint. The training's thread calls the function for the first checkpoint of a run;
-            another thread calls the function for later checkpoints. The function's argument is a
+            checkpoint. The training's thread calls `announce` for the first checkpoint of a run;
+            another thread calls `announce` for later checkpoints. The argument of `announce` is a
             dict with `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and `saved_at`.
-            Exceptions that the function raises are logged. Default: no function is called.
+            Exceptions that `announce` raises are logged. Default: no function is called.
         builder: function that makes the network for `serving.Predictor`, as
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).

@@ -50,12 +50,12 @@ _RETRY_SECONDS = 5.0  # seconds after a failed write, while a stream has no mess
 class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty. Then deltas
-    follow; each delta contains the changes since the previous delta. Training waits while the
-    changes are copied; with an interval in steps, training also waits until the previous delta is
-    written. Another thread merges the last full checkpoint and its deltas into a new full
-    checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints are
-    removed.
+    When training begins, a full checkpoint is written if the directory is empty. After the full
+    checkpoint, deltas follow; each delta contains the changes since the previous delta. Training
+    waits while the changes are copied; with an interval in steps, training also waits until the
+    previous delta is written. Another thread merges the last full checkpoint and its deltas into a
+    new full checkpoint. After the merge, checkpoints older than the newest `keep` full checkpoints
+    are removed.
 
     The callback runs after all other callbacks of a step, except `EarlyStopping`, `WeightAverage`
     and `RateSchedule`. Changes between steps, such as rows
@@ -267,9 +267,9 @@ class RecCheckpoint(Callback):
         Raises:
             TypeError: `new_data` is not a bool, or `train_dataset` is not an iterable of batches.
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
-                the position in the data cannot be saved. The error is also raised if the model, the
-                data or `states` do not match the checkpoint. The data do not match the checkpoint
-                if only the data, or only the checkpoint, has a position in a stream.
+                the position in the data cannot be saved. A ValueError is also raised if the model,
+                the data or `states` do not match the checkpoint. The data do not match the
+                checkpoint if only the data, or only the checkpoint, has a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -339,8 +339,8 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: the position in the data cannot be saved, or the data are not at the
-                restored position; or the directory belongs to another run. The error is also raised
-                if a callback of MindSpore has a state that cannot be saved.
+                restored position; or the directory belongs to another run. A ValueError is also
+                raised if a callback of MindSpore has a state that cannot be saved.
             OSError: the first checkpoint of the run cannot be written.
             RuntimeError: another process writes to the directory.
         """

@@ -216,7 +216,7 @@ class DatasetBatches(BatchSource):
         # The names are read only if needed: to return the names, MindSpore copies the pipeline.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator does not run in a separate thread, where an error inside the pipeline would
-        # crash MindSpore 2.10. Therefore, Ctrl-C does not end a wait at once.
+        # crash MindSpore 2.10. Without a separate thread, Ctrl-C does not end a wait at once.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):

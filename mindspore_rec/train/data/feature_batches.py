@@ -46,9 +46,10 @@ class FeatureBatches(BatchWrapper):
             source may also be a `StreamSource`. The columns of a `StreamSource`, such as a
             `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
-            FeaturePipeline learns only in training. Its learned statistics are part of this
-            object's state. A `Schema` is also accepted as `specs`. A `Schema` yields its arrays and
-            does not learn here, so call `Schema.fit` before.
+            FeaturePipeline learns only in training. The statistics that a FeaturePipeline has
+            learned are part of the state of `FeatureBatches`. A `Schema` is also accepted as
+            `specs`. A `Schema` yields its arrays and does not learn here, so call `Schema.fit`
+            before.
         tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
             set, iterating over this object sets the event time of the tables for each batch.
             Default: the tables of the network that `RecModel` trains.
@@ -65,7 +66,7 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, two features contradict each other,
-            or features do not fit the tables or a batch. The error is also raised if a training
+            or features do not fit the tables or a batch. A ValueError is also raised if a training
             loop iterates over this object, a feature is the timestamp, and `tables` is None.
         RuntimeError: a batch of a Dataset does not fit the features; MindSpore raises the
             ValueError as a RuntimeError with the same message.

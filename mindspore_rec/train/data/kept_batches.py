@@ -32,8 +32,8 @@ class KeptBatches(BatchWrapper):
     """Batches in which histories replace the events (`KeptEvents`) of the rows.
 
     In a stream, a row's history consists of the user's events in earlier rows. Training writes the
-    events of a batch to the users' tables just before the batch's step. So the tables in a
-    checkpoint contain exactly the events of the trained batches, even if later batches were read
+    events of a batch to the users' tables just before the batch's step. The tables in a checkpoint
+    therefore contain exactly the events of the trained batches, even if later batches were read
     ahead.
 
     Rows from files may be read in shuffled order. First, all rows are read once, and the rows'

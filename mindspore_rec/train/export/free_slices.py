@@ -2,7 +2,7 @@
 """Slices of an exported model, along dimensions whose sizes may vary.
 
 In the model that MindSpore exports, starts and ends of slices such as `x[:-1]` are numbers near the
-exported size of x. This module counts these numbers from the end of the dimension.
+exported size of x. This module counts the starts and ends from the end of the dimension.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _change_slices(graph: Any, change: _Change) -> None:
 
     Args:
         graph: graph of the model.
-        change: function that returns new starts and ends. Its arguments are the node, the starts,
-            the ends and the axes.
+        change: function that takes the node, the starts, the ends and the axes, and returns new
+            starts and ends.
     """
     from onnx import numpy_helper
 

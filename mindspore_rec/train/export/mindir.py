@@ -28,7 +28,7 @@ _MOST_ERROR = 1e-5
 def export_mindir(
     network: nn.Cell, path: str | os.PathLike[str], inputs: Sequence[TensorSpec | str] | None = None
 ) -> Path:
-    """Write a network as MindIR with the present rows of its tables, and check the file's outputs.
+    """Write a network as MindIR with the current rows of its tables, and check the file's outputs.
 
     Args:
         network: the network, which stays in evaluation mode afterwards. The network's tables may be
@@ -43,8 +43,8 @@ def export_mindir(
 
     Raises:
         ValueError: `inputs` is None and the network's `set_inputs` was not called, or the network
-            cannot be exported as MindIR. The error is also raised if the file's outputs differ from
-            the network's outputs.
+            cannot be exported as MindIR. A ValueError is also raised if the file's outputs differ
+            from the network's outputs.
         OSError: the file cannot be written.
 
     Example:

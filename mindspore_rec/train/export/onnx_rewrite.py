@@ -47,10 +47,10 @@ def cut_lookups(
         parameters: names of the dense parameters, which become inputs of the model.
 
     Returns:
-        Three values. The first value is the dense model, whose inputs are lookup results, other
-        inputs and parameters. The second value is the model that computes the ids and the offsets
-        of lookups; this model is empty if all ids and offsets are inputs. The third value is the
-        list of lookups in the order of the model.
+        Three values. The first returned value is the dense model, whose inputs are lookup results,
+        other inputs and parameters. The second returned value is the model that computes the ids
+        and the offsets of lookups; this model is empty if all ids and offsets are inputs. The third
+        returned value is the list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.

@@ -45,8 +45,8 @@ def explained_by_batch(
 ) -> Exception | None:
     """Return an error with one sentence about the batch; None if the columns explain nothing.
 
-    The message consists of this sentence alone, so a terminal shows the sentence in the last line.
-    The error's attribute `mindspore_text` contains MindSpore's message.
+    The error's message is a single sentence, so a terminal shows the sentence in the last line. The
+    error's attribute `mindspore_text` contains MindSpore's message.
 
     Args:
         error: the error that MindSpore raised.

@@ -45,7 +45,7 @@ class CellCaller:
         backbone: the network inside the cell. Other cells may contain the same network, and may
             have changed the network's mode. Default: None, which means the cell itself.
         labelled: whether the last column of a batch is a label and therefore not an input of the
-            backbone. Used for error messages. Default: False.
+            backbone. `labelled` is used for error messages. Default: False.
 
     Attributes:
         compilations: number of graphs compiled so far through this object.

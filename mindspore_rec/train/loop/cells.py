@@ -106,7 +106,7 @@ class LossCell(_OfClasses, nn.Cell):
 
     Args:
         network: cell that computes the prediction from all columns except the last column.
-        loss_fn: computes the loss from prediction and label.
+        loss_fn: cell that computes the loss from prediction and label.
 
     Inputs:
         columns: the inputs, followed by the label.

@@ -35,7 +35,7 @@ _OTHERS = "for other data, which begin at their start, say restore(model, data, 
 
 
 class Passes:
-    """Position within a pass over the training data, for checkpoints that resume there.
+    """Position within a pass over the training data, at which a restarted training resumes.
 
     Positions are recorded only after a call of `keep`. To record positions, the class computes a
     digest of each batch.

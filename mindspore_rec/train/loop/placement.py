@@ -105,9 +105,10 @@ def placement_report(
             which means no optimizer.
 
     Returns:
-        The first entries are three entries per table: the lookup, the sum of gradients and the
-        optimizer's step on the host. The next entries are each lookup on the device, the dense
-        network (one entry for each place that runs layers), and the update of the dense parameters.
+        The report begins with three entries per table: the lookup, the sum of gradients and the
+        optimizer's step on the host. The report continues with an entry for each lookup on the
+        device, entries for the dense network (one for each place that runs layers), and an entry
+        for the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.

@@ -81,7 +81,7 @@ class RecModel(ModelEvaluation):
       first step, the model checks that the optimizer updates every table that is not frozen.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
     * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
-      returns. A second Ctrl-C aborts.
+      returns. A second Ctrl-C aborts the training.
     * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
       may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
@@ -124,17 +124,18 @@ class RecModel(ModelEvaluation):
             warning is given if the layers cannot be combined. A container, such as an
             `nn.SequentialCell`, stays unchanged without a warning. Default: False, which leaves the
             network unchanged.
-        **kwargs: only `loss_scale_manager` is supported. It must be a `FixedLossScaleManager` that
-            does not drop updates, with the same scale as the optimizer's `loss_scale`.
+        **kwargs: only `loss_scale_manager` is supported. `loss_scale_manager` must be a
+            `FixedLossScaleManager` that does not drop updates, with the same scale as the
+            optimizer's `loss_scale`.
 
     Attributes:
-        prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
-            a dict with the ids that the network will look up, by table name. The ids of a table are
-            an array or a list of arrays. The function is required for a table whose cache
-            prefetches rows and whose ids the network computes. Set `prefetch_ids` before training.
-            Default: None, which suffices if the batch contains all ids, as columns or as fields of
-            columns. If `prefetch_ids` is None, the first training step shows which columns contain
-            each table's ids.
+        prefetch_ids: a function that takes a batch's columns as NumPy arrays. `prefetch_ids`
+            returns a dict with the ids that the network will look up, by table name. The ids of a
+            table are an array or a list of arrays. `prefetch_ids` is required for a table whose
+            cache prefetches rows and whose ids the network computes. Set `prefetch_ids` before
+            training. Default: None, which suffices if the batch contains all ids, as columns or as
+            fields of columns. If `prefetch_ids` is None, the first training step shows which
+            columns contain each table's ids.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or has a value that is not
@@ -304,11 +305,11 @@ class RecModel(ModelEvaluation):
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range. The error is
+            TypeError, ValueError: an argument is of the wrong type or out of range. A ValueError is
                 also raised if the data yield no batch, or if they can be read only once although
-                there are several epochs. The error is also raised if a batch has no rows, or
-                contains NaN or infinity. The error is also raised if the labels of the first batch
-                are outside [0, 1] and the loss is a binary cross-entropy.
+                there are several epochs. A ValueError is also raised if a batch has no rows, or
+                contains NaN or infinity. A ValueError is also raised if the labels of the first
+                batch are outside [0, 1] and the loss is a binary cross-entropy.
             RuntimeError: the optimizer does not update a table, or the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows that the step has updated may
                 contain NaN too.
@@ -396,9 +397,9 @@ class RecModel(ModelEvaluation):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
-                `valid_dataset` is empty. The error is also raised if `valid_dataset` is needed for
-                several evaluations but can be read only once, or if features would learn from
-                `valid_dataset`. The error is also raised if `valid_dataset` is not None and the
+                `valid_dataset` is empty. A ValueError is also raised if `valid_dataset` is needed
+                for several evaluations but can be read only once, or if features would learn from
+                `valid_dataset`. A ValueError is also raised if `valid_dataset` is not None and the
                 model has no metrics, or has a metric called 'eval_loss'. In addition, `fit` raises
                 every error that `train` raises.
             RuntimeError, FloatingPointError: see `train`.
@@ -661,7 +662,7 @@ class RecModel(ModelEvaluation):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Check that all workers agree, share the parameters, and return the workers."""
+        """Check that all workers have equal settings, share parameters, and return the workers."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)

@@ -174,9 +174,9 @@ class SchemaTraining:
         Raises:
             TypeError: `data` is a path, or a single row of a data frame.
             ValueError: rows do not fit the schema, the scales have learned nothing, or rows were
-                thinned and the loss or a metric ignores the rows' weights. The error is also raised
-                if `batch_size` is out of range, or if `batch_size` is not None although the data
-                have a batch size.
+                thinned and the loss or a metric ignores the rows' weights. A ValueError is also
+                raised if `batch_size` is out of range, or if `batch_size` is not None although the
+                data have a batch size.
         """
         made = self._batches(data, argument, metrics, is_train, batch_size)
         if not self.schema.pipeline.kept:

@@ -79,7 +79,7 @@ class BinaryMetric(MergedMetric):
         return self._weighted
 
     def weigh(self, weighted: bool) -> None:
-        """Set whether the rows have weights, and forget all rows.
+        """Set whether the rows have weights, and drop all rows.
 
         Raises:
             TypeError: `weighted` is not a bool.
@@ -113,7 +113,7 @@ class BinaryMetric(MergedMetric):
         Raises:
             TypeError: an input is not an array of numbers.
             ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
-                1. The error is also raised if predictions are NaN or infinite, or if
+                1. A ValueError is also raised if predictions are NaN or infinite, or if
                    ``from_logits`` is False and predictions are outside ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):

@@ -83,8 +83,8 @@ class MergedMetric(Metric):
         """Add the rows of other metrics, from the states that their `state_dict` returned.
 
         Raises:
-            ValueError: the class or settings of a state differ from this metric. In this case, no
-                rows are added.
+            ValueError: the class or settings of a state differ from this metric. A ValueError is
+                raised before any rows are added.
         """
         all_states = list(states)
         mine = self.state_dict()

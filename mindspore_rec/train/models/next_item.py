@@ -40,8 +40,8 @@ class NextItemNetwork(Network):
         """Make the cells.
 
         Args:
-            blocks_of: function that makes the blocks of a history. Its arguments are the width of
-                an event and the history's columns. The inputs of a block are values, offsets and
+            blocks_of: function that takes the width of an event and the history's columns, and
+                returns the blocks of the history. The inputs of a block are values, offsets and
                 times.
         """
         recipe: Any = self._recipe
